@@ -1,0 +1,29 @@
+//! Names in a trace: `call` and `call:1` are outputs, `call<0` is an input, `call/node` is one operation's value.
+
+pub(super) fn input(call: &str, index: usize) -> String {
+    format!("{call}<{index}")
+}
+
+pub(super) fn output(call: &str, index: usize) -> String {
+    match index {
+        0 => call.to_string(),
+        index => format!("{call}:{index}"),
+    }
+}
+
+pub(super) fn node(call: &str, name: &str) -> String {
+    format!("{call}/{name}")
+}
+
+/// The n-th call of the same module.
+pub(super) fn call(path: &str, number: usize) -> String {
+    match number {
+        0 => path.to_string(),
+        number => format!("{path}#{number}"),
+    }
+}
+
+/// The call of which `key` is the first output, or `None` for any other kind of key.
+pub(super) fn call_of_first_output(key: &str) -> Option<&str> {
+    (!key.contains(['<', '/', ':'])).then_some(key)
+}

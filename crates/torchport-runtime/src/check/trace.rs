@@ -1,0 +1,100 @@
+//! A golden trace: a memory-mapped safetensors file in which some keys are aliases of others.
+
+use super::error::CheckError;
+use super::{files, key};
+use candle::{Device, Tensor};
+use memmap2::Mmap;
+use safetensors::tensor::{Metadata, TensorView};
+use safetensors::SafeTensors;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+pub(super) struct Trace {
+    path: PathBuf,
+    bytes: Mmap,
+    header: Metadata,
+    body_start: usize,
+    root: String,
+    aliases: BTreeMap<String, String>,
+}
+
+impl Trace {
+    pub(super) fn open(path: &Path) -> Result<Self, CheckError> {
+        let bytes = files::map_file(path)?;
+        let (header_len, header) =
+            SafeTensors::read_metadata(&bytes).map_err(CheckError::format(path))?;
+        let entry = |name: &str| header.metadata().as_ref()?.get(name).cloned();
+        let root = entry("root").unwrap_or_default();
+        let aliases = match entry("aliases") {
+            None => BTreeMap::new(),
+            Some(json) => serde_json::from_str(&json).map_err(|error| CheckError::Metadata {
+                path: path.to_path_buf(),
+                entry: "aliases",
+                reason: error.to_string(),
+            })?,
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            body_start: header_len + size_of::<u64>(),
+            bytes,
+            header,
+            root,
+            aliases,
+        })
+    }
+
+    pub(super) fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// Whether `key` has a tensor of its own.
+    pub(super) fn owns(&self, key: &str) -> bool {
+        self.header.info(key).is_some()
+    }
+
+    pub(super) fn is_alias(&self, key: &str) -> bool {
+        self.aliases.contains_key(key) && !self.owns(key)
+    }
+
+    /// The tensor of `key` or of what it is an alias of; `None` where the trace has neither.
+    pub(super) fn find(&self, key: &str, device: &Device) -> Result<Option<Tensor>, CheckError> {
+        let Some(info) = self.header.info(self.resolve(key)) else {
+            return Ok(None);
+        };
+        let (start, end) = info.data_offsets;
+        let data = &self.bytes[self.body_start + start..self.body_start + end];
+        let view = TensorView::new(info.dtype, info.shape.clone(), data)
+            .map_err(CheckError::format(&self.path))?;
+        files::load_view(key, &view, device).map(Some)
+    }
+
+    pub(super) fn get(&self, key: &str, device: &Device) -> Result<Tensor, CheckError> {
+        self.find(key, device)?
+            .ok_or_else(|| CheckError::MissingKey {
+                path: self.path.clone(),
+                key: key.to_string(),
+            })
+    }
+
+    /// Calls that a whole run must reach: those with an output of their own, and the root. A call whose output
+    /// is an alias (a dropout at inference) computes nothing that is not compared under another name.
+    pub(super) fn calls(&self) -> BTreeSet<String> {
+        let own = self.header.tensors().into_keys();
+        let root = self.aliases.keys().filter(|key| **key == self.root);
+        own.chain(root.cloned())
+            .filter(|key| key::call_of_first_output(key).is_some())
+            .collect()
+    }
+
+    /// An alias may point to an alias; a circle of them has no tensor and ends after as many steps as there are.
+    fn resolve<'a>(&'a self, key: &'a str) -> &'a str {
+        let mut target = key;
+        for _ in 0..=self.aliases.len() {
+            match self.aliases.get(target) {
+                Some(next) if !self.owns(target) => target = next,
+                _ => break,
+            }
+        }
+        target
+    }
+}

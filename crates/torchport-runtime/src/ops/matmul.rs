@@ -1,0 +1,182 @@
+//! Matrix products with torch's rules for shapes: `matmul` and `linear`.
+
+use super::gemm::{gemm, Mat, Sizes, Target};
+use super::storage::{
+    compute_dtype, parameter, tensor, with_real, with_values, Real, SharedMut, View,
+};
+use candle::{bail, Result, Tensor, D};
+use rayon::prelude::*;
+
+/// `torch.matmul`: vectors, matrices and batches of them, with the batch dims broadcast.
+pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    match (a.rank(), b.rank()) {
+        (0, _) | (_, 0) => bail!(
+            "matmul needs at least one dim, got {:?} and {:?}",
+            a.shape(),
+            b.shape()
+        ),
+        (1, 1) => matmul(&a.unsqueeze(0)?, &b.unsqueeze(1)?)?.reshape(()),
+        (1, _) => matmul(&a.unsqueeze(0)?, b)?.squeeze(D::Minus2),
+        (_, 1) => matmul(a, &b.unsqueeze(1)?)?.squeeze(D::Minus1),
+        (rank, 2) if rank > 2 => {
+            let (batch, inner) = a.dims().split_at(rank - 1);
+            let rows = a.reshape((batch.iter().product::<usize>(), inner[0]))?;
+            batched(&rows, b)?.reshape([batch, &[b.dim(1)?]].concat())
+        }
+        _ => batched(a, b),
+    }
+}
+
+/// `x · wᵀ + bias` over the last dim of `x`; `w` has the shape (out, in).
+pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    if w.rank() != 2 || !x.device().is_cpu() {
+        let y = matmul(x, &if w.rank() == 2 { w.t()? } else { w.clone() })?;
+        return match bias {
+            Some(bias) => y.broadcast_add(bias),
+            None => Ok(y),
+        };
+    }
+    let (out, inner) = w.dims2()?;
+    let Some((&last, batch)) = x.dims().split_last() else {
+        bail!("linear needs an input with at least one dim");
+    };
+    if last != inner || bias.is_some_and(|bias| bias.elem_count() != out) {
+        bail!(
+            "linear: input {:?} and bias {:?} do not fit weight {:?}",
+            x.shape(),
+            bias.map(|bias| bias.shape()),
+            w.shape()
+        );
+    }
+    let sizes = Sizes {
+        m: batch.iter().product(),
+        n: out,
+        k: inner,
+    };
+    let dtype = compute_dtype(x.dtype(), "linear")?;
+    let w = w.to_dtype(dtype)?;
+    let y = with_real!(dtype, T => {
+        let weight = View::strided(&w, "linear")?;
+        let weight = Mat::new(weight.values::<T>()?, w.stride()[1], w.stride()[0]);
+        let bias = parameter::<T>(bias)?;
+        let y = with_values(x, "linear", |x| Ok(affine(sizes, x, weight, &bias)))?;
+        tensor(y, &[batch, &[out]].concat(), x.dtype())?
+    });
+    Ok(y)
+}
+
+/// Rows of `x` times `weight`, plus `bias` unless that is empty.
+fn affine<T: Real>(sizes: Sizes, x: &[T], weight: Mat<T>, bias: &[T]) -> Vec<T> {
+    let mut y = match bias {
+        [] => vec![T::ZERO; sizes.m * sizes.n],
+        _ => bias.repeat(sizes.m),
+    };
+    let target = Target {
+        values: SharedMut::new(&mut y),
+        start: 0,
+        row_stride: sizes.n,
+        accumulate: !bias.is_empty(),
+    };
+    // SAFETY: `y` has m rows of n elements and is not shared.
+    unsafe { gemm(sizes, target, Mat::new(x, sizes.k, 1), weight, true) };
+    y
+}
+
+/// The product of two tensors of rank 2 or more.
+fn batched(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let (a_batch, a_dims) = a.dims().split_at(a.rank() - 2);
+    let (b_batch, b_dims) = b.dims().split_at(b.rank() - 2);
+    let (m, k, n) = (a_dims[0], a_dims[1], b_dims[1]);
+    if b_dims[0] != k || a.dtype() != b.dtype() {
+        bail!("matmul: {a:?} and {b:?} do not fit together");
+    }
+    if !a.device().is_cpu() {
+        return a.contiguous()?.broadcast_matmul(&b.contiguous()?);
+    }
+    let batch = broadcast_shape(a_batch, b_batch)?;
+    let dtype = compute_dtype(a.dtype(), "matmul")?;
+    let lhs = a
+        .to_dtype(dtype)?
+        .broadcast_as([&batch[..], a_dims].concat())?;
+    let rhs = b
+        .to_dtype(dtype)?
+        .broadcast_as([&batch[..], b_dims].concat())?;
+    let y = with_real!(dtype, T => {
+        tensor(products::<T>(&lhs, &rhs)?, &[&batch[..], &[m, n]].concat(), a.dtype())?
+    });
+    Ok(y)
+}
+
+/// Multiplies matrices of equal batch shape, whatever their strides.
+fn products<T: Real>(lhs: &Tensor, rhs: &Tensor) -> Result<Vec<T>> {
+    let rank = lhs.rank();
+    let batch = &lhs.dims()[..rank - 2];
+    let sizes = Sizes {
+        m: lhs.dim(rank - 2)?,
+        k: lhs.dim(rank - 1)?,
+        n: rhs.dim(rank - 1)?,
+    };
+    let lhs_starts = offsets(batch, &lhs.stride()[..rank - 2]);
+    let rhs_starts = offsets(batch, &rhs.stride()[..rank - 2]);
+    let count = lhs_starts.len();
+    let mut y = vec![T::ZERO; count * sizes.m * sizes.n];
+    if y.is_empty() || sizes.k == 0 {
+        return Ok(y);
+    }
+    let (lhs_view, rhs_view) = (View::strided(lhs, "matmul")?, View::strided(rhs, "matmul")?);
+    let (lhs_values, rhs_values) = (lhs_view.values::<T>()?, rhs_view.values::<T>()?);
+    let (lhs_strides, rhs_strides) = (&lhs.stride()[rank - 2..], &rhs.stride()[rank - 2..]);
+    let values = SharedMut::new(&mut y);
+    let product = |index: usize, parallel: bool| {
+        let target = Target {
+            values,
+            start: index * sizes.m * sizes.n,
+            row_stride: sizes.n,
+            accumulate: false,
+        };
+        let lhs = Mat::new(
+            &lhs_values[lhs_starts[index]..],
+            lhs_strides[0],
+            lhs_strides[1],
+        );
+        let rhs = Mat::new(
+            &rhs_values[rhs_starts[index]..],
+            rhs_strides[0],
+            rhs_strides[1],
+        );
+        // SAFETY: each index writes its own m * n elements of `y`.
+        unsafe { gemm(sizes, target, lhs, rhs, parallel) };
+    };
+    if count >= rayon::current_num_threads() {
+        (0..count)
+            .into_par_iter()
+            .for_each(|index| product(index, false));
+    } else {
+        (0..count).for_each(|index| product(index, true));
+    }
+    Ok(y)
+}
+
+/// Where each index of `dims`, in order, starts in a storage with `strides`.
+pub(super) fn offsets(dims: &[usize], strides: &[usize]) -> Vec<usize> {
+    let mut starts = vec![0];
+    for (&dim, &stride) in dims.iter().zip(strides) {
+        starts = starts
+            .iter()
+            .flat_map(|start| (0..dim).map(move |i| start + i * stride))
+            .collect();
+    }
+    starts
+}
+
+pub(super) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
+    let rank = a.len().max(b.len());
+    let dim = |dims: &[usize], i: usize| (i + dims.len()).checked_sub(rank).map_or(1, |i| dims[i]);
+    (0..rank)
+        .map(|i| match (dim(a, i), dim(b, i)) {
+            (x, y) if x == y || y == 1 => Ok(x),
+            (1, y) => Ok(y),
+            _ => bail!("shapes {a:?} and {b:?} do not broadcast"),
+        })
+        .collect()
+}

@@ -1,0 +1,222 @@
+"""The one data model of a captured model: modules, their graphs, and typed arguments.
+
+In: what torch.export saw. Out: plain values that the interpreter, the targets and the JSON files share.
+Sizes that are free are `Sym` expressions over the capture's symbols, so no graph passes sizes around.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+Expr = int | str | tuple
+"""An integer, a symbol's name, or `(operation, operand, …)`."""
+
+_FOLD: dict[str, Callable[..., int]] = {
+    "add": lambda *xs: sum(xs),
+    "mul": lambda *xs: math.prod(xs),
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "pow": lambda a, b: a**b,
+    "max": max,
+    "min": min,
+}
+SYM_OPERATIONS = frozenset(_FOLD)
+
+
+@dataclass(frozen=True)
+class Sym:
+    """A size that depends on free dimensions."""
+
+    expr: Expr
+
+    def symbols(self) -> set[str]:
+        return set(_symbols(self.expr))
+
+    def evaluate(self, bindings: Mapping[str, int]) -> int:
+        return _evaluate(self.expr, bindings)
+
+
+def _symbols(expr: Expr) -> Iterator[str]:
+    if isinstance(expr, str):
+        yield expr
+    elif isinstance(expr, tuple):
+        for operand in expr[1:]:
+            yield from _symbols(operand)
+
+
+def _evaluate(expr: Expr, bindings: Mapping[str, int]) -> int:
+    if isinstance(expr, int):
+        return expr
+    if isinstance(expr, str):
+        return bindings[expr]
+    return _FOLD[expr[0]](*(_evaluate(operand, bindings) for operand in expr[1:]))
+
+
+Dim = int | Sym
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The value of a node (or an input) of the same graph; `index` picks one of several outputs."""
+
+    name: str
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Dtype:
+    name: str
+
+
+@dataclass(frozen=True)
+class Device:
+    name: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    name: str
+
+
+@dataclass(frozen=True)
+class MemoryFormat:
+    name: str
+
+
+Arg = Any
+"""Ref, Sym, Dtype, Device, Layout, MemoryFormat, None, bool, int, float, str, or a list of these."""
+
+
+@dataclass(frozen=True)
+class TensorMeta:
+    shape: tuple[Dim, ...]
+    dtype: str
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in FLOATS
+
+    @property
+    def is_static(self) -> bool:
+        return all(isinstance(dim, int) for dim in self.shape)
+
+
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+CALL = "call"
+"""The operation of a node that calls a submodule; its `target` is the module's key."""
+
+
+@dataclass(frozen=True)
+class Node:
+    name: str
+    op: str
+    args: tuple[Arg, ...]
+    kwargs: dict[str, Arg]
+    outputs: tuple[TensorMeta | None, ...]
+    target: str | None = None
+    source: str | None = None
+    hint: str | None = None
+    """The variable that the user's source assigns this value to."""
+
+
+@dataclass(frozen=True)
+class Input:
+    name: str
+    meta: TensorMeta
+    hint: str | None = None
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module of the tree that ran. `key` is its path, with `@n` when a later call has another graph."""
+
+    key: str
+    type: str
+    inputs: tuple[Input, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Arg, ...]
+    params: dict[str, str] = field(default_factory=dict)
+    """Node name → name of the weight that it reads (`encoder.layer.0.weight`)."""
+    attributes: dict[str, Any] = field(default_factory=dict)
+    """The module's own plain numbers, strings and flags (`num_heads`, `eps`)."""
+    source: str | None = None
+
+    @property
+    def path(self) -> str:
+        return self.key.partition("@")[0]
+
+    @property
+    def class_name(self) -> str:
+        return self.type.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Weight:
+    meta: TensorMeta
+    kind: str
+    """parameter, buffer or constant."""
+    tied_to: str | None = None
+    """Another weight's name, when both are one tensor."""
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A free dimension: where it is read from, and the range that export allows."""
+
+    name: str
+    input: str
+    axis: int
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A captured model: everything that a target needs, without values."""
+
+    name: str
+    modules: dict[str, Module]
+    weights: dict[str, Weight]
+    symbols: tuple[Symbol, ...]
+    output_names: tuple[str, ...]
+    config: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Module:
+        return self.modules[""]
+
+    def bindings(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """The value of each symbol for inputs of these shapes."""
+        return {s.name: shapes[s.input][s.axis] for s in self.symbols}
+
+
+def refs(arg: Arg) -> Iterator[Ref]:
+    """Every value that an argument reads."""
+    if isinstance(arg, Ref):
+        yield arg
+    elif isinstance(arg, list | tuple):
+        for item in arg:
+            yield from refs(item)
+    elif isinstance(arg, dict):
+        for item in arg.values():
+            yield from refs(item)
+
+
+def map_args(arg: Arg, change: Callable[[Arg], Arg]) -> Arg:
+    """The same argument with `change` applied to every leaf."""
+    if isinstance(arg, list | tuple):
+        return type(arg)(map_args(item, change) for item in arg)
+    if isinstance(arg, dict):
+        return {key: map_args(item, change) for key, item in arg.items()}
+    return change(arg)
+
+
+def map_node(node: Node, change: Callable[[Arg], Arg]) -> Node:
+    return replace(node, args=map_args(node.args, change), kwargs=map_args(node.kwargs, change))

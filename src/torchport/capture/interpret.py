@@ -1,0 +1,119 @@
+"""Runs a Graph with torch, from our own data model alone.
+
+That a captured graph reproduces what the model computed is the proof that the capture is complete. The same
+run in float64, with the golden value put back at every border, gives the truth that tolerances stand on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torchport.capture import graph as g
+from torchport.capture.plan import Plan
+
+Watch = Callable[[str, torch.Tensor], torch.Tensor]
+"""Takes a trace key and the value there, and hands on the value to continue with."""
+
+_WIDE = {"float16", "bfloat16", "float32"}
+
+
+class Interpreter:
+    """Evaluates the graph. With `truth`, everything that floats is computed in float64."""
+
+    def __init__(
+        self,
+        graph: g.Graph,
+        weights: Mapping[str, torch.Tensor],
+        plan: Plan,
+        watch: Watch,
+        *,
+        truth: bool = False,
+        nodes: bool = False,
+    ):
+        self.graph, self.weights, self.plan, self.watch = graph, weights, plan, watch
+        self.truth, self.nodes = truth, nodes
+        self.operations: dict[str, Any] = {}
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        root = self.graph.root
+        shapes = {item.name: tuple(t.shape) for item, t in zip(root.inputs, inputs, strict=True)}
+        self.bindings = self.graph.bindings(shapes)
+        self.calls = iter([name for kind, name in self.plan.events if kind == "enter"])
+        device = inputs[0].device if inputs else torch.device("cpu")
+        self.device = device
+        with torch.no_grad():
+            return self._call(root, [self._widen(t) for t in inputs])
+
+    def _call(self, module: g.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        call = self.plan.calls[next(self.calls)]
+        values: dict[str, Any] = {}
+        for item, key, value in zip(module.inputs, call.inputs, inputs, strict=True):
+            values[item.name] = self._watched(key, value)
+        uses = _last_uses(module)
+        for index, node in enumerate(module.nodes):
+            if node.op == g.CALL:
+                assert node.target is not None
+                args = [self._value(ref, values, module) for ref in node.args]
+                values[node.name] = self._call(self.graph.modules[node.target], args)
+            else:
+                values[node.name] = self._operation(node, values, module)
+                if self.nodes and isinstance(values[node.name], torch.Tensor):
+                    values[node.name] = self._watched(f"{call.name}/{node.name}", values[node.name])
+            for name in uses.get(index, ()):
+                values.pop(name, None)
+        results = [self._value(ref, values, module) for ref in module.outputs]
+        return [self._watched(key, value) for key, value in zip(call.outputs, results, strict=True)]
+
+    def _watched(self, key: str, value: torch.Tensor) -> torch.Tensor:
+        return self._widen(self.watch(key, value))
+
+    def _operation(self, node: g.Node, values: dict[str, Any], module: g.Module) -> Any:
+        def evaluate(arg: g.Arg) -> Any:
+            if isinstance(arg, g.Ref):
+                return self._value(arg, values, module)
+            if isinstance(arg, g.Sym):
+                return arg.evaluate(self.bindings)
+            if isinstance(arg, g.Dtype):
+                return torch.float64 if self.truth and arg.name in _WIDE else getattr(torch, arg.name)
+            if isinstance(arg, g.Device):
+                return self.device
+            if isinstance(arg, g.Layout | g.MemoryFormat):
+                return getattr(torch, arg.name)
+            return arg
+
+        args = g.map_args(node.args, evaluate)
+        kwargs = g.map_args(node.kwargs, evaluate)
+        return self._overload(node.op)(*args, **kwargs)
+
+    def _value(self, ref: g.Ref, values: dict[str, Any], module: g.Module) -> torch.Tensor:
+        if ref.name in module.params:
+            return self._widen(self.weights[module.params[ref.name]])
+        value = values[ref.name]
+        return value[ref.index] if isinstance(value, list | tuple) else value
+
+    def _widen(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.double() if self.truth and tensor.is_floating_point() else tensor
+
+    def _overload(self, name: str) -> Any:
+        if name not in self.operations:
+            namespace, operation, overload = name.split(".")
+            self.operations[name] = getattr(getattr(getattr(torch.ops, namespace), operation), overload)
+        return self.operations[name]
+
+
+def _last_uses(module: g.Module) -> dict[int, list[str]]:
+    """For each node, the values that nobody reads after it, so that they can be freed."""
+    last: dict[str, int] = {}
+    for index, node in enumerate(module.nodes):
+        last.setdefault(node.name, index)
+        for ref in g.refs([node.args, node.kwargs]):
+            last[ref.name] = index
+    kept = {ref.name for ref in module.outputs}
+    uses: dict[int, list[str]] = {}
+    for name, index in last.items():
+        if name not in kept:
+            uses.setdefault(index, []).append(name)
+    return uses

@@ -1,0 +1,94 @@
+"""What a trace of a graph holds: the calls in order, and the key of each tensor.
+
+Worked out from the graph alone, so that a capture without values has the same calls and keys as one with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from torchport.capture.graph import CALL, Graph, Module, Node, Ref
+
+
+@dataclass
+class Call:
+    """One call of a module. `inputs` and `outputs` are trace keys."""
+
+    name: str
+    path: str
+    type: str
+    inputs: list[str]
+    outputs: list[str]
+    source: str | None
+    parent: str | None
+    module: str
+
+
+@dataclass
+class Plan:
+    root: str
+    calls: dict[str, Call] = field(default_factory=dict)
+    """By name, in the order in which the calls end."""
+    events: list[tuple[str, str]] = field(default_factory=list)
+    """("enter" | "exit", call name) in the order of execution."""
+    aliases: dict[str, str] = field(default_factory=dict)
+
+    def resolve(self, key: str) -> str:
+        return self.aliases.get(key, key)
+
+
+def make_plan(graph: Graph) -> Plan:
+    plan = Plan(root=graph.root.class_name)
+    walk = _Walk(graph, plan)
+    name = walk.next_name(graph.root)
+    walk.call(graph.root, name, None, [f"{name}<{i}" for i in range(len(graph.root.inputs))])
+    return plan
+
+
+class _Walk:
+    def __init__(self, graph: Graph, plan: Plan):
+        self.graph, self.plan = graph, plan
+        self.counts: Counter[str] = Counter()
+
+    def next_name(self, module: Module) -> str:
+        base = module.path or self.plan.root
+        nth = self.counts[base]
+        self.counts[base] += 1
+        return base if nth == 0 else f"{base}#{nth}"
+
+    def call(self, module: Module, name: str, parent: str | None, given: list[str]) -> list[str]:
+        """Walks one call and gives the keys of its outputs; `given` are the keys of its inputs."""
+        self.plan.events.append(("enter", name))
+        inputs = [f"{name}<{i}" for i in range(len(module.inputs))]
+        keys: dict[Ref, str] = {}
+        for own, item, known in zip(inputs, module.inputs, given, strict=True):
+            keys[Ref(item.name)] = self.store(own, known)
+        for node in module.nodes:
+            if node.op == CALL:
+                self.child(node, name, keys)
+        outputs = [name if i == 0 else f"{name}:{i}" for i in range(len(module.outputs))]
+        for own, ref in zip(outputs, module.outputs, strict=True):
+            self.store(own, keys.get(ref, own))
+        self.plan.calls[name] = Call(
+            name, module.path, module.type, inputs, outputs, module.source, parent, module.key
+        )
+        self.plan.events.append(("exit", name))
+        return outputs
+
+    def child(self, node: Node, parent: str, keys: dict[Ref, str]) -> None:
+        assert node.target is not None
+        module = self.graph.modules[node.target]
+        name = self.next_name(module)
+        for i, arg in enumerate(node.args):
+            keys.setdefault(arg, f"{name}<{i}")
+        outputs = self.call(module, name, parent, [keys[arg] for arg in node.args])
+        for i, key in enumerate(outputs):
+            keys[Ref(node.name, i)] = self.plan.resolve(key)
+
+    def store(self, own: str, known: str) -> str:
+        """The key under which a value is found: its own, or the one that it has already."""
+        if known == own:
+            return own
+        self.plan.aliases[own] = self.plan.resolve(known)
+        return self.plan.resolve(known)

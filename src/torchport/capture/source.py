@@ -1,0 +1,65 @@
+"""What the user's source says about a node: the line it came from, and the variable it was assigned to."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+
+
+@dataclass(frozen=True)
+class Statement:
+    """An assignment in the source: where it starts, and the names that it binds, in order."""
+
+    file: str
+    line: int
+    targets: tuple[str, ...]
+
+
+def innermost_frame(stack_trace: str | None) -> tuple[str, int] | None:
+    """The last file and line of a node's stack trace (on Python 3.11 the last text line is carets)."""
+    frames = _FRAME.findall(stack_trace or "")
+    frames = [(file, int(line)) for file, line in frames if not file.startswith("torch/")]
+    return frames[-1] if frames else None
+
+
+def statement_at(file: str, line: int) -> Statement | None:
+    """The assignment that covers a line, or None where the line assigns nothing by name."""
+    best: ast.stmt | None = None
+    for statement in _assignments(file):
+        end = statement.end_lineno or statement.lineno
+        if statement.lineno <= line <= end and (best is None or statement.lineno >= best.lineno):
+            best = statement
+    if best is None:
+        return None
+    names = _target_names(best)
+    return Statement(file, best.lineno, names) if names else None
+
+
+@lru_cache(maxsize=64)
+def _assignments(file: str) -> tuple[ast.stmt, ...]:
+    text = "".join(linecache.getlines(file))
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    kinds = (ast.Assign, ast.AugAssign, ast.AnnAssign)
+    return tuple(node for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def _target_names(statement: ast.stmt) -> tuple[str, ...]:
+    if isinstance(statement, ast.Assign):
+        if len(statement.targets) != 1:
+            return ()
+        target: ast.expr = statement.targets[0]
+    else:
+        target = statement.target  # type: ignore[attr-defined]
+    items: Sequence[ast.expr] = target.elts if isinstance(target, ast.Tuple) else [target]
+    if not all(isinstance(item, ast.Name) for item in items):
+        return ()
+    return tuple(item.id for item in items if isinstance(item, ast.Name))

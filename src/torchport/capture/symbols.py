@@ -1,0 +1,132 @@
+"""Free dimensions: which axes are left free, how they are asked for, and what sizes depend on them.
+
+In: example inputs and the user's wishes. Out: torch.export's `dynamic_shapes`, and our own expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+
+from torchport.capture.graph import Expr, Sym
+from torchport.errors import CaptureError, SpecError
+
+Wish = dict[str, tuple[int, ...]]
+"""Input name → axes that must stay free."""
+
+
+def parse_dynamic(text: str | None) -> Wish | None:
+    """`input_ids:0,input_ids:1` → `{"input_ids": (0, 1)}`; None leaves the choice to torchport."""
+    if text is None:
+        return None
+    wish: dict[str, tuple[int, ...]] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, axis = item.rpartition(":")
+        if not colon or not name or not axis.isdigit():
+            raise SpecError(
+                "TP0106",
+                f"--dynamic item {item!r} is not NAME:AXIS",
+                fix="write for example --dynamic input_ids:0,input_ids:1",
+            )
+        wish[name] = (*wish.get(name, ()), int(axis))
+    return wish
+
+
+def automatic(name: str, tensor: torch.Tensor) -> tuple[int, ...]:
+    """The axes that are worth leaving free without being asked: the batch, and the length of ids."""
+    del name
+    if tensor.ndim == 0:
+        return ()
+    return (0, 1) if tensor.ndim == 2 and not tensor.is_floating_point() else (0,)
+
+
+def choose_axes(inputs: Mapping[str, Any], wish: Wish | None) -> Wish:
+    """For each tensor input, the axes to leave free."""
+    tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    if wish is None:
+        return {name: automatic(name, tensor) for name, tensor in tensors.items()}
+    for name, axes in wish.items():
+        if name not in tensors:
+            raise SpecError(
+                "TP0106",
+                f"--dynamic names {name!r}, which is not a tensor input of this model",
+                fix=f"the inputs are: {', '.join(tensors)}",
+            )
+        for axis in axes:
+            if axis >= tensors[name].ndim:
+                raise SpecError(
+                    "TP0106",
+                    f"--dynamic names axis {axis} of {name!r}, which has {tensors[name].ndim} axes",
+                    fix=f"its shape is {tuple(tensors[name].shape)}; count axes from 0",
+                )
+    return dict(wish)
+
+
+def enlarged(leaves: Sequence[Any], names: Sequence[str], axes: Wish) -> list[Any]:
+    """Example inputs in which every free axis is at least 2 long: torch.export fixes sizes 0 and 1."""
+    result = []
+    for name, leaf in zip(names, leaves, strict=True):
+        for axis in axes.get(name, ()):
+            if leaf.shape[axis] == 1:
+                leaf = torch.cat([leaf, leaf], dim=axis)
+        result.append(leaf)
+    return result
+
+
+def dynamic_shapes(names: Sequence[str], axes: Wish, spec: Any, *, asked: bool) -> Any:
+    """The `dynamic_shapes` of torch.export in the structure of (args, kwargs).
+
+    An axis that the user asked for must stay free (export refuses otherwise); one that we chose may be fixed.
+    """
+    kind = Dim.DYNAMIC if asked else Dim.AUTO
+    entries = [{axis: kind for axis in axes.get(name, ())} or None for name in names]
+    return pytree.tree_unflatten(entries, spec)
+
+
+def to_expr(value: Any, rename: Mapping[str, str]) -> Expr:
+    """A sympy expression over export's symbols as our own."""
+    if isinstance(value, int):
+        return value
+    if value.is_Integer:
+        return int(value)
+    if value.is_Symbol:
+        if str(value) not in rename:
+            raise CaptureError(
+                "TP0202",
+                f"the size {value} depends on the data, not on the shapes of the inputs",
+                fix="make that size a constant of the model, or pass it as an input's shape",
+            )
+        return rename[str(value)]
+    operation = _OPERATIONS.get(type(value).__name__)
+    if operation is None:
+        raise CaptureError(
+            "TP0202",
+            f"a size of the form {value} ({type(value).__name__}) is not supported",
+            fix="record with fewer free axes: --dynamic NAME:AXIS",
+        )
+    return (operation, *(to_expr(operand, rename) for operand in value.args))
+
+
+_OPERATIONS = {
+    "Add": "add",
+    "Mul": "mul",
+    "FloorDiv": "floordiv",
+    "CleanDiv": "floordiv",
+    "Mod": "mod",
+    "PythonMod": "mod",
+    "Pow": "pow",
+    "Max": "max",
+    "Min": "min",
+}
+
+
+def to_dim(size: int | torch.SymInt, rename: Mapping[str, str]) -> int | Sym:
+    if isinstance(size, int):
+        return size
+    expr = to_expr(sympy.sympify(size.node.expr), rename)
+    return expr if isinstance(expr, int) else Sym(expr)

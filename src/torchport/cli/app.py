@@ -1,0 +1,50 @@
+"""The commands of `torchport`, and the options that come before a command."""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from torchport.cli.check import check
+from torchport.cli.codegen import codegen
+from torchport.cli.doctor import doctor
+from torchport.cli.explain import explain
+from torchport.cli.port import port
+from torchport.cli.record import record
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            typer.echo(f"torchport {version('torchport')}")
+        except PackageNotFoundError:
+            typer.echo("torchport (not installed)")
+        raise typer.Exit()
+
+
+@app.callback(invoke_without_command=True)
+def torchport(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Say which version."
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; works anywhere.")
+    ] = False,
+) -> None:
+    """Port a PyTorch model somewhere else, and prove the port.
+
+    SPEC names a model: path/to/file.py:callable or package.module:callable. The callable takes no
+    arguments and returns (model, args) or (model, args, kwargs).
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for command in (port, check, record, codegen, doctor, explain):
+    app.command()(command)

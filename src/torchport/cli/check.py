@@ -1,0 +1,27 @@
+"""`torchport check`: compare a port that was made before, on other inputs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchport.cli import options
+from torchport.cli.output import print_report
+from torchport.cli.progress import Progress
+
+
+def check(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The directory that `torchport port` wrote.")
+    ],
+    spec: options.Spec,
+    rtol: options.Rtol = None,
+    atol: options.Atol = None,
+    as_json: options.Json = False,
+) -> int:
+    """Prove an existing port again, on the inputs of another SPEC."""
+    with Progress() as progress:
+        from torchport.port import check_port
+
+        report = check_port(directory, spec, rtol=rtol, atol=atol, progress=progress)
+    return print_report(report, as_json)

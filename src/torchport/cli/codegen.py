@@ -1,0 +1,36 @@
+"""`torchport codegen`: write the source of a port from a manifest alone."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchport.cli import options
+from torchport.cli.output import print_json, print_summary
+from torchport.cli.progress import Progress
+
+
+def codegen(
+    manifest: Annotated[
+        Path, typer.Option(metavar="FILE", help="The NAME_manifest.json of a recording.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The source file to write.")],
+    model: Annotated[str | None, typer.Option(help="What the model's struct is called.")] = None,
+    analyze_only: Annotated[
+        bool, typer.Option("--analyze-only", help="Only say what would convert and what not.")
+    ] = False,
+    checks: options.ChecksOption = options.Checks.layers,
+    as_json: options.Json = False,
+) -> int:
+    """Write code from a manifest; exits with 1 while operations remain to be done by hand."""
+    with Progress():
+        from torchport.port import codegen as generate
+
+        result = generate(
+            manifest, out=out, model=model, analyze_only=analyze_only, checks=checks.value
+        )
+    if as_json:
+        print_json(result)
+    else:
+        print_summary(result)
+    return 1 if result["todos"] else 0

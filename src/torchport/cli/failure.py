@@ -1,0 +1,52 @@
+"""Errors as text on stderr or as JSON on stdout; the only place where they become either."""
+
+import json
+import sys
+import traceback
+
+from torchport.errors import TorchportError, UsageError
+
+EXIT_CODE = 2
+
+
+def coded(error: Exception) -> TorchportError:
+    """An error that torchport did not raise itself, with a code: wrong usage, or a fault here."""
+    format_message = getattr(error, "format_message", None)
+    if format_message is not None:  # The command line parser's own errors.
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "torchport"
+        wrong = UsageError("TP0801", str(format_message()), fix=f"See `{command} --help`.")
+        wrong.__cause__ = error
+        return wrong
+    message = f"{type(error).__name__}: {error}"
+    unexpected = TorchportError("TP0001", message, where=_last_line(error))
+    unexpected.__cause__ = error
+    return unexpected
+
+
+def show(error: TorchportError, *, as_json: bool, debug: bool) -> int:
+    """Print `error` with its code, place and next step, and give the exit code."""
+    if debug:
+        traceback.print_exception(error)
+    if as_json:
+        facts = {"code": error.code, "message": error.message}
+        places = {"where": error.where, "fix": error.fix}
+        print(json.dumps({"schema": 1, "status": "error", "error": facts | places}, indent=2))
+    else:
+        print(_text(error), file=sys.stderr)
+    return EXIT_CODE
+
+
+def _text(error: TorchportError) -> str:
+    lines = [f"error {error.code}: {error.message}"]
+    if error.where:
+        lines.append(f"  where: {error.where}")
+    if error.fix:
+        lines.append(f"  next:  {error.fix}")
+    lines.append(f"  more:  torchport explain {error.code}")
+    return "\n".join(lines)
+
+
+def _last_line(error: Exception) -> str | None:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None

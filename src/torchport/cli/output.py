@@ -1,0 +1,48 @@
+"""What a command prints on stdout, as text or as JSON, and the exit code that goes with it."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from torchport.report.model import Report
+
+_EXIT_CODES = {"pass": 0, "fail": 1, "unsupported": 2, "error": 2}
+
+
+def print_report(report: "Report", as_json: bool) -> int:
+    if as_json:
+        typer.echo(report.to_json())
+    else:
+        from rich.console import Console
+
+        from torchport.report.terminal import render
+
+        render(report, Console(highlight=False))
+    return _EXIT_CODES[report.status]
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    typer.echo(json.dumps({"schema": 1, **data}, indent=2, default=str))
+
+
+def print_summary(summary: Mapping[str, Any], indent: str = "") -> None:
+    """One line an entry; what is inside an entry is indented under it."""
+    for name, value in summary.items():
+        if isinstance(value, Mapping):
+            typer.echo(f"{indent}{name}:")
+            print_summary(value, indent + "  ")
+        elif isinstance(value, list | tuple):
+            typer.echo(f"{indent}{name}: {len(value)}")
+            for one in value:
+                typer.echo(f"{indent}  {_line(one)}")
+        else:
+            typer.echo(f"{indent}{name}: {value}")
+
+
+def _line(one: object) -> str:
+    if isinstance(one, Mapping):
+        return "  ".join(str(value) for value in one.values() if value)
+    return str(one)

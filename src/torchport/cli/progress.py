@@ -1,0 +1,40 @@
+"""Progress on stderr: a spinner on a terminal, one plain line a step elsewhere."""
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+
+class Progress:
+    """Call it with what is being done now."""
+
+    def __init__(self) -> None:
+        self._status: Status | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("starting")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def __call__(self, message: str) -> None:
+        if self._status is None:
+            print(message, file=sys.stderr, flush=True)
+        else:
+            from rich.markup import escape
+
+            self._status.update(escape(message))

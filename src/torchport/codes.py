@@ -1,0 +1,223 @@
+"""The table of error codes: what `torchport explain CODE` says of each."""
+
+from typing import NamedTuple
+
+
+class Explanation(NamedTuple):
+    """What a code stands for: its title, what it means, and what to do next."""
+
+    title: str
+    meaning: str
+    fix: str
+
+
+CODES: dict[str, Explanation] = {
+    "TP0001": Explanation(
+        "internal error",
+        "Something failed in a way torchport does not know, so this is a fault in torchport.",
+        "Run the command again with --debug and report the traceback.",
+    ),
+    # Spec
+    "TP0101": Explanation(
+        "the SPEC is malformed",
+        "A SPEC names a model as `path/to/file.py:callable` or `package.module:callable`.",
+        "Write the file or module, a colon, and the name of a function, such as model.py:build.",
+    ),
+    "TP0102": Explanation(
+        "the SPEC's file or module is not there",
+        "The part before the colon is neither a file that exists nor a module that imports.",
+        "Check the path from the current directory, or install the package that has the module.",
+    ),
+    "TP0103": Explanation(
+        "the SPEC's callable is not there",
+        "The file or module was loaded, but it has nothing callable of that name.",
+        "Check the name after the colon; it must be defined at the top level of the file.",
+    ),
+    "TP0104": Explanation(
+        "the SPEC's file or callable raised",
+        "The user's own code failed, before torchport had a model to work on.",
+        "Call the function from a Python prompt and mend what it reports.",
+    ),
+    "TP0105": Explanation(
+        "the SPEC's callable did not return a model and its inputs",
+        "It takes no arguments and returns (model, args) or (model, args, kwargs): a "
+        "torch.nn.Module, a tuple of positional inputs and a dict of named ones.",
+        "Return (model, (input,)) from the function; mind the comma after a single input.",
+    ),
+    "TP0106": Explanation(
+        "--dynamic is wrong",
+        "It lists the axes that may change: NAME:AXIS,… where NAME is an input of the model's "
+        "forward and AXIS the number of a dimension of it.",
+        "Write for example --dynamic input_ids:0,input_ids:1 with the names that forward has.",
+    ),
+    "TP0107": Explanation(
+        "the hints file is wrong",
+        "A hints file is JSON; it names dimensions whose size alone is ambiguous, and dynamic axes.",
+        "Check that the file exists and is valid JSON with the fields the documentation lists.",
+    ),
+    # Capture
+    "TP0201": Explanation(
+        "the model fails its own forward",
+        "Plain PyTorch raised on the example inputs, so there is nothing to record.",
+        "Make model(*args, **kwargs) work in Python first.",
+    ),
+    "TP0202": Explanation(
+        "torch.export failed",
+        "The graph could not be had: the forward does something that export cannot follow, such "
+        "as a branch on a tensor's value. Manifest and trace are recorded by hooks instead, and "
+        "what the graph would have told is left as TODOs.",
+        "Change the line named, or wrap the part that varies in torch.cond.",
+    ),
+    "TP0203": Explanation(
+        "the captured graph does not reproduce the eager outputs",
+        "Running the exported graph gives other numbers than the model does, so a port of it "
+        "would be a port of something else.",
+        "Look for state that forward changes, or values read from outside the model.",
+    ),
+    "TP0204": Explanation(
+        "the model does not give the same result twice",
+        "Two eager runs on the same inputs differ: dropout in training mode, or random numbers.",
+        "Call model.eval(), and pass random tensors in as inputs.",
+    ),
+    "TP0205": Explanation(
+        "an input or output is of a kind that cannot be recorded",
+        "Inputs and outputs are nested tuples, lists, dicts and dataclasses of tensors, numbers, "
+        "strings, bools and None.",
+        "Register the class with torch.utils._pytree or torch.export.register_dataclass, or wrap "
+        "the model in one that takes and returns tensors.",
+    ),
+    "TP0206": Explanation(
+        "the recording script failed or recorded nothing",
+        "The script given with --script must make a GoldenRecorder and call its record method.",
+        "Run the script with python to see its own error; check that it reaches record().",
+    ),
+    "TP0207": Explanation(
+        "this torch is too old or too new",
+        "torchport is tested with the torch versions its package metadata allows.",
+        "Install a supported torch; `torchport doctor` says which.",
+    ),
+    # Files
+    "TP0301": Explanation(
+        "the manifest is not there",
+        "Everything after capture works from NAME_manifest.json and the files beside it.",
+        "Check the path, or record the model again with `torchport record`.",
+    ),
+    "TP0302": Explanation(
+        "the manifest is not JSON",
+        "The file could be read, but it is something else than a manifest.",
+        "Give the NAME_manifest.json that `torchport record` wrote.",
+    ),
+    "TP0303": Explanation(
+        "the manifest is truncated",
+        "The JSON stops before its end: a copy or a download was cut short.",
+        "Copy the file again and compare the sizes, or record the model again.",
+    ),
+    "TP0304": Explanation(
+        "the manifest is of a newer version",
+        "A later torchport wrote it, with a schema that this one does not know.",
+        "Upgrade torchport, or record the model with this version.",
+    ),
+    "TP0305": Explanation(
+        "the manifest has an invalid field",
+        "It is JSON, but a field is missing or has a value that cannot be right.",
+        "Record the model again; if the file was edited by hand, mend the field named.",
+    ),
+    "TP0310": Explanation(
+        "the trace is not there or is truncated",
+        "A trace is the safetensors file with the values of every layer.",
+        "Check the path, copy the file again, or record the model again.",
+    ),
+    "TP0311": Explanation(
+        "the trace misses a layer",
+        "The manifest lists a layer whose values are not in the trace: the two files are not from "
+        "the same recording.",
+        "Use the manifest and the trace of one recording, or record the model again.",
+    ),
+    "TP0320": Explanation(
+        "the weights file misses a tensor",
+        "The port needs a tensor that the weights file does not have under that name.",
+        "Use the weights of the same recording, or map the checkpoint's names to the port's.",
+    ),
+    "TP0321": Explanation(
+        "a tensor in the weights file has the wrong shape or dtype",
+        "The name is right, but the tensor is not what the port was generated for.",
+        "Use the weights of the same recording, or record the model with this configuration.",
+    ),
+    "TP0330": Explanation(
+        "a file could not be written",
+        "The disk is full, or the directory does not allow it. Nothing half-written was left.",
+        "Free some space or choose another --out directory.",
+    ),
+    # Convert
+    "TP0401": Explanation(
+        "unsupported operations remain",
+        "Some operations of the model have no translation for this target; each is a TODO in the "
+        "generated code that says so when it is reached.",
+        "See the list of TODOs; write the operation by hand, or add it to the operation table.",
+    ),
+    "TP0402": Explanation(
+        "the target is unknown",
+        "A target is somewhere a model can be ported to, such as candle.",
+        "Choose one of the targets that `torchport port --help` names.",
+    ),
+    "TP0403": Explanation(
+        "the generated code is invalid",
+        "torchport wrote code that does not parse, which is a fault in torchport.",
+        "Report it with the manifest, which has no weights in it.",
+    ),
+    # Build
+    "TP0501": Explanation(
+        "cargo is not installed",
+        "Ports to candle are Rust, and cargo builds them.",
+        "Install Rust from https://rustup.rs and open a new terminal; see `torchport doctor`.",
+    ),
+    "TP0502": Explanation(
+        "cargo could not build the port",
+        "The compiler refused the generated code, or a dependency could not be had.",
+        "Run `cargo build` in the port's directory to see the whole message.",
+    ),
+    "TP0503": Explanation(
+        "rustfmt is not installed",
+        "Generated Rust is formatted with rustfmt.",
+        "Run `rustup component add rustfmt`.",
+    ),
+    # Run
+    "TP0601": Explanation(
+        "the port crashed",
+        "The generated program was built and started, and ended with an error.",
+        "Run the program in the port's directory with RUST_BACKTRACE=1 to see where.",
+    ),
+    "TP0602": Explanation(
+        "the port wrote no trace",
+        "The program ended well but left nothing to compare.",
+        "Port the model again with --checks layers.",
+    ),
+    # Parity
+    "TP0701": Explanation(
+        "the port diverges",
+        "At least one layer computes something else than the original; the first such layer, in "
+        "the order of execution and by its own error, is the culprit.",
+        "Start at the culprit the report names; layers after it may only have inherited its error.",
+    ),
+    "TP0702": Explanation(
+        "nothing was compared",
+        "No value of the port could be set against one of the original, so nothing is proven.",
+        "Port the model again with --checks layers, and check that the trace is of this model.",
+    ),
+    # Usage
+    "TP0801": Explanation(
+        "the command was used wrongly",
+        "The options given do not go together, or one of them has a value that cannot be used.",
+        "See the command's --help.",
+    ),
+    "TP0802": Explanation(
+        "there is no such code",
+        "Codes look like TP0203.",
+        "Run `torchport explain` with no code to list them all.",
+    ),
+    "TP0803": Explanation(
+        "an optional package is missing",
+        "Some features need a package that torchport does not install by itself.",
+        "Install the package named.",
+    ),
+}

@@ -1,0 +1,103 @@
+"""Every way torchport can fail, each with a stable code that `torchport explain` knows.
+
+    TorchportError
+    ├── SpecError        TP01xx   the model named on the command line cannot be had
+    ├── CaptureError     TP02xx   the model cannot be recorded
+    ├── ManifestError    TP030x   a manifest cannot be read
+    ├── TraceError       TP031x   a trace cannot be read, or lacks something
+    ├── WeightsError     TP032x   a weights file lacks something
+    ├── DiskError        TP033x   a file cannot be written
+    ├── ConvertError     TP04xx   the capture cannot be turned into code
+    ├── BuildError       TP05xx   the code cannot be built
+    ├── RunError         TP06xx   the port cannot be run
+    ├── ParityError      TP07xx   the port ran and does not agree (also an AssertionError)
+    └── UsageError       TP08xx   a command or function was asked for something it does not have
+
+An error is raised where the fact is known, with the fact in it, and turned into text once, in
+`cli`: `CaptureError("TP0203", "what happened", where="path at file:line", fix="next step")`.
+"""
+
+from torchport.codes import CODES, Explanation
+
+__all__ = [
+    "CODES",
+    "BuildError",
+    "CaptureError",
+    "ConvertError",
+    "DiskError",
+    "Explanation",
+    "ManifestError",
+    "ParityError",
+    "RunError",
+    "SpecError",
+    "TorchportError",
+    "TraceError",
+    "UsageError",
+    "WeightsError",
+]
+
+
+class TorchportError(Exception):
+    """An error with a code, the facts, the place, and the next step.
+
+    `fix` falls back to the general advice for the code, so that there always is a next step.
+    """
+
+    def __init__(
+        self, code: str, message: str, where: str | None = None, fix: str | None = None
+    ) -> None:
+        if code not in CODES:
+            raise KeyError(f"{code} is not in torchport.codes.CODES; add it there first")
+        super().__init__(code, message, where, fix)
+        self.code = code
+        self.message = message
+        self.where = where
+        self.fix: str | None = CODES[code].fix if fix is None else fix
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        return f"{self.code}: {self.message}{place}"
+
+
+class SpecError(TorchportError):
+    """The model named by a SPEC, or what belongs to it, cannot be had."""
+
+
+class CaptureError(TorchportError):
+    """The model cannot be recorded."""
+
+
+class ManifestError(TorchportError):
+    """A manifest cannot be read."""
+
+
+class TraceError(TorchportError):
+    """A trace cannot be read, or lacks something."""
+
+
+class WeightsError(TorchportError):
+    """A weights file lacks a tensor or has a wrong one."""
+
+
+class ConvertError(TorchportError):
+    """The capture cannot be turned into code."""
+
+
+class BuildError(TorchportError):
+    """The generated code cannot be built."""
+
+
+class RunError(TorchportError):
+    """The port was built and cannot be run."""
+
+
+class ParityError(TorchportError, AssertionError):
+    """The port ran and does not agree; an AssertionError too, so that tests read naturally."""
+
+
+class DiskError(TorchportError):
+    """A file cannot be written."""
+
+
+class UsageError(TorchportError):
+    """A command or function was asked for something it does not have."""

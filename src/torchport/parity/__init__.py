@@ -1,0 +1,1 @@
+"""Comparing what a port computed with what the original computed; knows traces, and no target."""

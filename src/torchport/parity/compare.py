@@ -1,0 +1,273 @@
+"""Comparing traces: golden against a lock-step and a chained run of the port, call by call.
+
+In lock-step every call works on golden inputs, so what is wrong with a value is the doing of the
+code that computed it. An output was computed by the call itself. An input that is nobody's output
+was computed by the calling (parent) call between its calls, and counts as the parent's own error.
+The culprit is the first wrong value in the order of execution: entering a call shows its inputs,
+leaving it shows its operations and outputs.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+
+from torchport.parity.calls import Call, Event, checked_events
+from torchport.parity.metrics import compare
+from torchport.parity.result import Divergence, Layer, Measured, Parity
+from torchport.parity.tolerance import Drift, Fixed, NoiseFloor, Rule
+from torchport.parity.trace import Trace
+
+
+class _Finding(NamedTuple):
+    """One value looked at: at which call, what it is, and what came of it."""
+
+    call: str
+    what: str
+    passed: bool
+    reason: str | None
+    measured: Measured | None
+
+    @property
+    def is_evidence(self) -> bool:
+        return self.measured is not None and self.measured.numel > 0
+
+
+class _Traces(NamedTuple):
+    golden: Trace
+    truth: Trace | None
+    lockstep: Trace
+    chained: Trace
+
+
+def compare_traces(
+    golden: Path,
+    lockstep: Path,
+    chained: Path,
+    *,
+    calls: Iterable[Call],
+    events: Iterable[Event],
+    truth: Path | None = None,
+    rule: Rule | None = None,
+) -> Parity:
+    """Judge every call of a port by its own error, and the model's outputs by the chained error.
+
+    `calls` are in the order in which they end, `events` in the order of execution. Own errors are
+    judged by `rule`, by default the noise floor; chained outputs by `Drift`, unless `rule` is
+    `Fixed`, which then holds for both.
+    """
+    with ExitStack() as stack:
+
+        def opened(path: Path) -> Trace:
+            return stack.enter_context(Trace(path))
+
+        traces = _Traces(
+            golden=opened(golden),
+            truth=None if truth is None else opened(truth),
+            lockstep=opened(lockstep),
+            chained=opened(chained),
+        )
+        return _Comparison(traces, list(calls), rule or NoiseFloor()).run(events)
+
+
+class _Comparison:
+    def __init__(self, traces: _Traces, calls: Sequence[Call], rule: Rule) -> None:
+        self.traces = traces
+        self.calls = {call.name: call for call in calls}
+        self.rule = rule
+        self.chained_rule: Rule = rule if isinstance(rule, Fixed) else Drift()
+        self.own: dict[str, list[_Finding]] = defaultdict(list)
+        self.chained: dict[str, list[_Finding]] = {}
+        self.culprit: tuple[str, _Finding] | None = None
+        self.nodes = _nodes_by_call(traces)
+
+    def run(self, events: Iterable[Event]) -> Parity:
+        for kind, name in checked_events(events, self.calls):
+            if kind == "enter":
+                self._enter(self.calls[name])
+            else:
+                self._leave(self.calls[name])
+        outputs = [
+            finding
+            for call in self.calls.values()
+            if call.parent is None
+            for finding in self.chained[call.name]
+        ]
+        divergence = self._divergence(outputs)
+        compared = sum(finding.is_evidence for found in self.own.values() for finding in found)
+        proven = compared > 0 and any(finding.is_evidence for finding in outputs)
+        return Parity(
+            passed=proven and divergence is None,
+            rule=self.rule.name,
+            layers=tuple(self._layer(call) for call in self.calls.values()),
+            first_divergence=divergence,
+            outputs=_worst(outputs),
+            compared=compared,
+        )
+
+    def _enter(self, call: Call) -> None:
+        reached = any(key in self.traces.lockstep for key in call.outputs)
+        for index, key in enumerate(call.inputs):
+            finding = self._measure_own(call, f"input {index} of {call.name}", key)
+            if finding is None:
+                continue
+            if call.parent is None:
+                # The model's inputs are given: right ones prove nothing, and none need be written.
+                if finding.measured is not None and not finding.passed:
+                    self._found(call.name, finding)
+            elif finding.measured is None and reached:
+                # The call came to its end, so it had this input and failed to report it.
+                self._found(call.name, finding)
+            else:
+                self._found(call.parent, finding)
+
+    def _leave(self, call: Call) -> None:
+        for key in self.nodes.get(call.name, ()):
+            operation = key.removeprefix(f"{call.name}/")
+            self._found(call.name, self._measure_own(call, f"operation {operation}", key))
+        for index, key in enumerate(call.outputs):
+            self._found(call.name, self._measure_own(call, _output(call, index), key))
+        found = self.own[call.name]
+        if found and all(finding.passed and not finding.is_evidence for finding in found):
+            self._found(call.name, _vacuous(found[0]))
+        self.chained[call.name] = [
+            self._measure_chained(call, _output(call, index), key)
+            for index, key in enumerate(call.outputs)
+        ]
+
+    def _found(self, owner: str, finding: _Finding | None) -> None:
+        if finding is None:
+            return
+        self.own[owner].append(finding)
+        if not finding.passed and self.culprit is None:
+            self.culprit = (owner, finding)
+
+    def _measure_own(self, call: Call, what: str, key: str) -> _Finding | None:
+        """How a value came out in lock-step; None for one that is another value's alias."""
+        golden, lockstep = self.traces.golden, self.traces.lockstep
+        stored = golden.resolve(key)
+        if key not in lockstep:
+            golden.get(key)
+            return None if stored != key else _missing(call, what, key)
+        truth = self.traces.truth
+        residual = truth.get(stored) if truth is not None and truth.has(stored) else None
+        return self._judged(call, what, key, lockstep.get(key), self.rule, residual)
+
+    def _measure_chained(self, call: Call, what: str, key: str) -> _Finding:
+        chained = self.traces.chained
+        stored = key if key in chained else self.traces.golden.resolve(key)
+        if stored not in chained:
+            return _missing(call, what, key)
+        return self._judged(call, what, key, chained.get(stored), self.chained_rule, None)
+
+    def _judged(
+        self,
+        call: Call,
+        what: str,
+        key: str,
+        candidate: torch.Tensor,
+        rule: Rule,
+        residual: torch.Tensor | None,
+    ) -> _Finding:
+        golden = self.traces.golden.get(key)
+        metrics = compare(golden, candidate, residual, rtol=rule.rtol, atol=rule.atol)
+        verdict = rule.judge(metrics)
+        measured = Measured(**dict(metrics), key=key, **verdict._asdict())
+        return _Finding(call.name, what, verdict.passed, verdict.reason, measured)
+
+    def _layer(self, call: Call) -> Layer:
+        found, chained = self.own[call.name], self.chained[call.name]
+        own = _worst(found)
+        failed = [finding for finding in found if not finding.passed]
+        reason = f"{failed[0].what}: {failed[0].reason}" if failed else self._nothing(call, found)
+        drift = _worst(chained)
+        if drift is not None and call.parent is not None:
+            drift = drift.model_copy(
+                update=dict.fromkeys(("passed", "rule", "ratio", "reason"), None)
+            )
+        return Layer(
+            name=call.name,
+            type=call.type,
+            own=own,
+            chained=drift,
+            passed=not failed,
+            reason=reason,
+            source=call.source,
+            rule=None if own is None else own.rule,
+        )
+
+    def _nothing(self, call: Call, found: list[_Finding]) -> str | None:
+        """Why there was nothing to compare for a call, if there was nothing."""
+        if found:
+            return None
+        if not call.outputs:
+            return "returns no tensor"
+        return f"returns {self.traces.golden.resolve(call.outputs[0])} as it is"
+
+    def _divergence(self, outputs: list[_Finding]) -> Divergence | None:
+        if self.culprit is not None:
+            owner, finding = self.culprit
+            return self._diverged(owner, finding, "own")
+        if all(finding.passed for finding in outputs):
+            return None
+        # Every layer is right by itself: name the first at which the drift is too large.
+        for found in self.chained.values():
+            for finding in found:
+                if not finding.passed:
+                    return self._diverged(finding.call, finding, "chained")
+        raise AssertionError("an output failed, so some chained value did")
+
+    def _diverged(
+        self, owner: str, finding: _Finding, kind: Literal["own", "chained"]
+    ) -> Divergence:
+        layer = self.calls[owner]
+        return Divergence(
+            layer=layer.name,
+            type=layer.type,
+            source=layer.source,
+            call=finding.call,
+            what=finding.what,
+            kind=kind,
+            reason=finding.reason or "",
+            metrics=finding.measured,
+        )
+
+
+def _nodes_by_call(traces: _Traces) -> dict[str, list[str]]:
+    """The keys of single operations that both have, by their call, add_2 before add_10."""
+    nodes: dict[str, list[str]] = defaultdict(list)
+    for key in traces.lockstep:
+        call, slash, _ = key.rpartition("/")
+        if slash and key in traces.golden:
+            nodes[call].append(key)
+    for keys in nodes.values():
+        keys.sort(key=lambda key: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", key)])
+    return nodes
+
+
+def _output(call: Call, index: int) -> str:
+    return "output" if len(call.outputs) == 1 else f"output {index}"
+
+
+def _missing(call: Call, what: str, key: str) -> _Finding:
+    return _Finding(call.name, what, False, f"the port computed no value for {key}", None)
+
+
+def _vacuous(finding: _Finding) -> _Finding:
+    reason = "every tensor is empty, so nothing is proven"
+    assert finding.measured is not None
+    measured = finding.measured.model_copy(update={"passed": False, "reason": reason})
+    return finding._replace(passed=False, reason=reason, measured=measured)
+
+
+def _worst(found: list[_Finding]) -> Measured | None:
+    """The value that failed first, or else the one nearest its limit; None where one is missing."""
+    for finding in found:
+        if not finding.passed:
+            return finding.measured
+    measured = [finding.measured for finding in found if finding.measured is not None]
+    return max(measured, key=lambda one: one.ratio or 0.0, default=None)

@@ -1,0 +1,171 @@
+"""The rules by which a measured difference passes or fails; a verdict names the rule it used.
+
+Whatever the rule: tensors that cannot be set against each other fail, a NaN or Inf that is not at
+the same place in both fails, a golden tensor that is NaN everywhere proves nothing and fails, and
+integers and bools pass only when equal.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
+
+from torchport.parity import dtypes
+from torchport.parity.metrics import Metrics
+
+
+class Verdict(NamedTuple):
+    """Pass or fail, by which rule, how near the limit (1 is at the limit), and why if it failed."""
+
+    passed: bool
+    rule: str
+    ratio: float
+    reason: str | None = None
+
+
+class Rule(Protocol):
+    """A way to judge the metrics of one tensor, measured with `rtol` and `atol`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rtol(self) -> float | None: ...
+
+    @property
+    def atol(self) -> float | None: ...
+
+    def judge(self, metrics: Metrics) -> Verdict: ...
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """Passes what is about as near to the float64 truth as eager PyTorch itself is.
+
+    The floor is the golden tensor's own distance from the truth, by RMS and by maximum, and at
+    least one rounding step u of its dtype at its scale: u * rms(golden) and u * max|golden|, with
+    u = eps / 2 (2**-24 for float32), and never less than the dtype's smallest number. A candidate
+    passes when its distance from the truth is within `multiple` floors, by RMS and by maximum.
+
+    Where no truth is known (it was not recorded, or the dtype is float64 or complex), the verdict
+    is that of `Fixed` with the tolerances of torch.testing.assert_close, and says so.
+    """
+
+    multiple: float = 4.0
+    rtol: ClassVar[None] = None
+    atol: ClassVar[None] = None
+
+    @property
+    def name(self) -> str:
+        return f"noise floor x {self.multiple:g}"
+
+    def judge(self, metrics: Metrics) -> Verdict:
+        always = _judge_without_rule(metrics)
+        if always is not None:
+            return always
+        noise = metrics.noise
+        if noise is None or noise.unknown:
+            verdict = Fixed(metrics.rtol, metrics.atol).judge(metrics)
+            return verdict._replace(rule=f"{verdict.rule} (no float64 truth)")
+        dtype = dtypes.by_name(metrics.golden_dtype)
+        step, least = dtypes.rounding_step(dtype), dtypes.least_step(dtype)
+        rms_floor = max(noise.floor_rms, step * metrics.golden_rms, least)
+        max_floor = max(noise.floor_max, step * metrics.golden_max, least)
+        by_rms, by_max = (
+            noise.candidate_rms / rms_floor,
+            noise.candidate_max / max_floor,
+        )
+        kind, floors = ("RMS", by_rms) if by_rms >= by_max else ("maximum", by_max)
+        reason = f"{floors:.3g} times as far from the float64 truth as eager PyTorch, by {kind}"
+        return _within(floors / self.multiple, self.name, reason)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Passes when every element is within atol + rtol * |golden|, as assert_close does.
+
+    A tolerance left out is assert_close's for the dtypes. Metrics must have been measured with
+    the same tolerances, as `compare` does when it is given them.
+    """
+
+    rtol: float | None = None
+    atol: float | None = None
+
+    @property
+    def name(self) -> str:
+        rtol, atol = ("dtype default" if x is None else f"{x:g}" for x in (self.rtol, self.atol))
+        return f"rtol {rtol}, atol {atol}"
+
+    def judge(self, metrics: Metrics) -> Verdict:
+        always = _judge_without_rule(metrics)
+        if always is not None:
+            return always
+        rule = Fixed(metrics.rtol, metrics.atol).name
+        if metrics.mismatch_pct == 0.0:
+            return Verdict(True, rule, metrics.excess)
+        reason = f"{metrics.mismatch_pct:.3g} % of the elements are outside {rule}"
+        return Verdict(False, rule, metrics.excess, reason)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Passes accumulated error while half of the dtype's digits survive.
+
+    For chained outputs, where every layer adds its rounding to that of the layers before, so that
+    no floor of one layer applies. The limit is sqrt(u) of the tensor's scale, u being the dtype's
+    rounding step: rms error <= sqrt(u) * rms(golden) and maximum error <= sqrt(u) * max|golden|.
+    That is 2.4e-4 for float32, 2.2e-2 for float16, 6.3e-2 for bfloat16 and 1.1e-8 for float64.
+    It is generous on purpose: the culprit is found by own errors, and this only says whether the
+    errors that remain add up to something a user would notice.
+    """
+
+    rtol: ClassVar[None] = None
+    atol: ClassVar[None] = None
+
+    @property
+    def name(self) -> str:
+        return "drift within half the digits"
+
+    def judge(self, metrics: Metrics) -> Verdict:
+        always = _judge_without_rule(metrics)
+        if always is not None:
+            return always
+        dtype = dtypes.by_name(metrics.golden_dtype)
+        share, least = math.sqrt(dtypes.rounding_step(dtype)), dtypes.least_step(dtype)
+        by_rms = metrics.rmse / max(share * metrics.golden_rms, least)
+        by_max = metrics.max_abs / max(share * metrics.golden_max, least)
+        rule = f"drift within {share:.2g} of the scale"
+        reason = f"the error has grown to {share * max(by_rms, by_max):.3g} of the scale"
+        return _within(max(by_rms, by_max), rule, reason)
+
+
+def _within(ratio: float, rule: str, reason: str) -> Verdict:
+    passed = ratio <= 1.0  # False for NaN, which must never pass.
+    return Verdict(passed, rule, ratio, None if passed else reason)
+
+
+def _judge_without_rule(metrics: Metrics) -> Verdict | None:
+    """The verdict that no tolerance can change, if there is one."""
+    if metrics.incomparable is not None:
+        return Verdict(False, "comparable", math.inf, metrics.incomparable)
+    if metrics.numel == 0:
+        return Verdict(True, "both empty", 0.0)
+    if metrics.nan_mismatches or metrics.inf_mismatches:
+        return Verdict(False, "NaN and Inf by position", math.inf, _nonfinite_reason(metrics))
+    if metrics.nan_golden == metrics.numel:
+        reason = "NaN everywhere, in the original too, so nothing is proven"
+        return Verdict(False, "NaN and Inf by position", math.inf, reason)
+    if dtypes.class_of(dtypes.by_name(metrics.golden_dtype)) in ("bool", "int"):
+        ratio = 0.0 if metrics.mismatch_pct == 0.0 else math.inf
+        return _within(ratio, "exact", f"{metrics.mismatch_pct:.3g} % of the elements differ")
+    if math.isnan(metrics.max_abs):
+        return Verdict(True, "NaN and Inf by position", 0.0)
+    return None
+
+
+def _nonfinite_reason(metrics: Metrics) -> str:
+    counts = []
+    if metrics.nan_mismatches:
+        counts.append(f"NaN on one side only at {metrics.nan_mismatches} of {metrics.numel}")
+    if metrics.inf_mismatches:
+        counts.append(f"Inf not matched at {metrics.inf_mismatches} of {metrics.numel}")
+    return " and ".join(counts) + " places"

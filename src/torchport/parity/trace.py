@@ -1,0 +1,87 @@
+"""Reading traces: safetensors files of the values that a run computed, one tensor at a time."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from torchport.errors import TraceError
+
+
+class Trace:
+    """A memory-mapped trace. A key is a value's own, or an alias of another key in the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: Any = _open(path)
+        metadata: dict[str, str] = self._file.metadata() or {}
+        self.root = metadata.get("root")
+        self.aliases = _aliases(metadata, path)
+        self._keys = frozenset(self._file.keys())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.__exit__(kind, error, traceback)
+
+    def __contains__(self, key: str) -> bool:
+        """Whether `key` has a tensor of its own."""
+        return key in self._keys
+
+    def __iter__(self) -> Iterator[str]:
+        """The keys that have a tensor of their own."""
+        return iter(self._keys)
+
+    def resolve(self, key: str) -> str:
+        """The key under which the tensor is stored; `key` itself where it is not an alias."""
+        seen = {key}
+        while key not in self._keys and key in self.aliases:
+            key = self.aliases[key]
+            if key in seen:
+                raise TraceError("TP0310", f"{self.path}: the alias {key} goes round in a circle")
+            seen.add(key)
+        return key
+
+    def has(self, key: str) -> bool:
+        return self.resolve(key) in self._keys
+
+    def get(self, key: str) -> torch.Tensor:
+        """The tensor of `key`, mapped from the file rather than read."""
+        stored = self.resolve(key)
+        if stored not in self._keys:
+            raise TraceError("TP0311", f"{self.path} has no value for {key}", where=key)
+        tensor: torch.Tensor = self._file.get_tensor(stored)
+        return tensor
+
+
+def _open(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt")
+    except FileNotFoundError as error:
+        raise TraceError("TP0310", f"there is no trace at {path}", where=str(path)) from error
+    except (SafetensorError, OSError) as error:
+        raise TraceError(
+            "TP0310",
+            f"{path} is truncated or not a safetensors file: {error}",
+            where=str(path),
+        ) from error
+
+
+def _aliases(metadata: dict[str, str], path: Path) -> dict[str, str]:
+    try:
+        aliases = json.loads(metadata.get("aliases", "{}"))
+    except json.JSONDecodeError as error:
+        raise TraceError("TP0310", f"{path}: the aliases are not JSON: {error}") from error
+    if not isinstance(aliases, dict):
+        raise TraceError("TP0310", f"{path}: the aliases are not a JSON object")
+    return {str(key): str(target) for key, target in aliases.items()}

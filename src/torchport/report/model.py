@@ -1,0 +1,163 @@
+"""The report on a port: one typed, versioned model, and the JSON that `--json` prints.
+
+Fields may be added, never renamed. In JSON a number that is not finite is one of the strings
+"NaN", "Infinity" and "-Infinity", which `Report.from_json` and Python's `float` read back.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from torchport.errors import CODES, ConvertError, ParityError, UsageError
+from torchport.files import write_atomically
+from torchport.parity.result import Divergence, Layer, Measured, Parity
+
+Status = Literal["pass", "fail", "unsupported", "error"]
+
+
+class Todo(BaseModel):
+    """An operation that nothing maps: what, in which layer, on which line, and why."""
+
+    model_config = ConfigDict(frozen=True)
+
+    op: str
+    layer: str
+    source: str | None = None
+    reason: str
+
+
+class Seconds(BaseModel):
+    """What each step took; None for a step that was not taken."""
+
+    model_config = ConfigDict(frozen=True)
+
+    capture: float | None = None
+    convert: float | None = None
+    build: float | None = None
+    run: float | None = None
+    compare: float | None = None
+
+
+class Report(BaseModel):
+    """Whether a port computes what the original computes and, if not, where it first goes wrong."""
+
+    model_config = ConfigDict(
+        frozen=True, populate_by_name=True, serialize_by_alias=True, ser_json_inf_nan="strings"
+    )
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    status: Status
+    target: str
+    model: str
+    rule: str | None = None
+    layers: tuple[Layer, ...] = ()
+    first_divergence: Divergence | None = None
+    todos: tuple[Todo, ...] = ()
+    outputs: Measured | None = None
+    compared: int = 0
+    seconds: Seconds = Seconds()
+    report: str | None = None
+    """The path of the report that was written, if one was."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Where things are, by what they are: project, weights, trace."""
+
+    @classmethod
+    def of_parity(
+        cls,
+        parity: Parity,
+        *,
+        target: str,
+        model: str,
+        todos: tuple[Todo, ...] = (),
+        seconds: Seconds | None = None,
+        report: Path | None = None,
+        files: dict[str, Path] | None = None,
+    ) -> Self:
+        """The report on a port that ran: `pass` only with nothing diverged and nothing to do."""
+        return cls(
+            status="pass" if parity.passed and not todos else "fail",
+            target=target,
+            model=model,
+            rule=parity.rule,
+            layers=parity.layers,
+            first_divergence=parity.first_divergence,
+            todos=todos,
+            outputs=parity.outputs,
+            compared=parity.compared,
+            seconds=seconds or Seconds(),
+            report=None if report is None else str(report),
+            files={name: str(path) for name, path in (files or {}).items()},
+        )
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        return cls.model_validate_json(text)
+
+    def to_json(self, indent: int | None = 2) -> str:
+        return self.model_dump_json(indent=indent)
+
+    def write(self, path: Path) -> None:
+        """Write the JSON to `path`, whole or not at all."""
+        write_atomically(path, self.to_json() + "\n")
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "pass"
+
+    def worst_layers(self, number: int) -> list[Layer]:
+        """Failed layers first, in their order; then those whose own error is nearest its limit."""
+        measured = [layer for layer in self.layers if layer.own is not None or not layer.passed]
+        return sorted(measured, key=_badness)[:number]
+
+    def raise_for_divergence(self) -> None:
+        """Raise a ParityError unless the port is proven."""
+        if self.passed:
+            return
+        if self.first_divergence is not None:
+            culprit = self.first_divergence
+            message = f"{self.model}: {culprit.layer} diverges: {culprit.what}: {culprit.reason}"
+            raise ParityError("TP0701", message, where=culprit.source)
+        if self.todos:
+            operations = ", ".join(sorted({todo.op for todo in self.todos}))
+            raise ConvertError("TP0401", f"{self.model}: nothing maps {operations}")
+        raise ParityError("TP0702", f"{self.model}: {CODES['TP0702'].title}")
+
+    def to_dataframe(self) -> Any:
+        """A pandas.DataFrame with a row a layer and columns such as own_max_abs, chained_cosine."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError as error:
+            message = "to_dataframe() needs pandas, which is not installed"
+            raise UsageError("TP0803", message, fix="Run `pip install pandas`.") from error
+        return pandas.DataFrame([_row(layer) for layer in self.layers])
+
+    def _repr_html_(self) -> str:
+        from torchport.report.notebook import render
+
+        return render(self)
+
+
+def _badness(layer: Layer) -> tuple[bool, float]:
+    if not layer.passed or layer.own is None:
+        return layer.passed, 0.0
+    return True, -(layer.own.ratio or 0.0)
+
+
+def _row(layer: Layer) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": layer.name,
+        "type": layer.type,
+        "passed": layer.passed,
+        "rule": layer.rule,
+        "reason": layer.reason,
+        "source": layer.source,
+    }
+    for side, measured in (("own", layer.own), ("chained", layer.chained)):
+        for number in _NUMBERS:
+            row[f"{side}_{number}"] = None if measured is None else getattr(measured, number)
+    return row
+
+
+_NUMBERS = ("max_abs", "mean_abs", "max_rel", "mse", "rmse", "cosine", "mismatch_pct", "ratio")
