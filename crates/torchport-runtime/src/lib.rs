@@ -5,4 +5,4 @@ pub mod check;
 pub mod nn;
 pub mod ops;
 
-
+pub use check::{Checker, Mode, Probe};

@@ -321,8 +321,21 @@ class _GraphReader:
         ]
         self.refs[node] = g.Ref(node.name)
         self.nodes.append(
-            g.Node(node.name, g.CALL, tuple(args), {}, outputs, target=child, source=_line(node))
+            g.Node(node.name, g.CALL, tuple(args), {}, outputs, target=child, source=self._call_line(child))
         )
+
+    def _call_line(self, child: str) -> str | None:
+        """Where this module's source calls a child: calls carry no trace, but what the child computes does."""
+        inner = _first_traced(self.owner.tree, child)
+        if inner is None:
+            return None
+        frames = source.frames(inner.meta["stack_trace"])
+        paths = [path for path, _ in inner.meta["nn_module_stack"].values()]
+        own = self.key.partition("@")[0]
+        if own not in paths or len(frames) != len(paths):
+            return None
+        file, line = frames[paths.index(own)]
+        return f"{file}:{line}"
 
     def _call_function(self, node: torch.fx.Node) -> None:
         value = node.meta.get("val")
@@ -422,8 +435,9 @@ class _GraphReader:
         for statement, members in groups.items():
             inside = {self.nodes[i].name for i in members}
             leaving = [i for i in members if users[self.nodes[i].name] - inside]
-            if len(leaving) == len(statement.targets):
-                for index, name in zip(leaving, statement.targets, strict=True):
+            targets = [name for name in statement.targets if name != "_"]
+            if len(leaving) == 1 or len(leaving) == len(targets):
+                for index, name in zip(leaving, targets, strict=False):
                     self.nodes[index] = g.replace(self.nodes[index], hint=name)
 
 
@@ -436,6 +450,18 @@ def _output_leaves(graph: torch.fx.Graph) -> list[torch.fx.Node]:
 
 def _is_tensor(node: torch.fx.Node) -> bool:
     return not isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat)
+
+
+def _first_traced(tree: torch.nn.Module, key: str) -> torch.fx.Node | None:
+    for node in tree.get_submodule(key).graph.nodes:  # type: ignore[union-attr]
+        if node.op == "call_module":
+            found = _first_traced(tree, f"{key}.{node.target}")
+            if found is not None:
+                return found
+        elif node.op == "call_function" and node.meta.get("stack_trace") and _is_tensor(node):
+            if "nn_module_stack" in node.meta:
+                return node
+    return None
 
 
 def _line(node: torch.fx.Node) -> str | None:

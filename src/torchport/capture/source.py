@@ -21,11 +21,15 @@ class Statement:
     targets: tuple[str, ...]
 
 
+def frames(stack_trace: str | None) -> list[tuple[str, int]]:
+    """File and line of every `forward` that a node came through, the outermost first."""
+    found = _FRAME.findall(stack_trace or "")
+    return [(file, int(line)) for file, line in found if not file.startswith("torch/")]
+
+
 def innermost_frame(stack_trace: str | None) -> tuple[str, int] | None:
-    """The last file and line of a node's stack trace (on Python 3.11 the last text line is carets)."""
-    frames = _FRAME.findall(stack_trace or "")
-    frames = [(file, int(line)) for file, line in frames if not file.startswith("torch/")]
-    return frames[-1] if frames else None
+    found = frames(stack_trace)
+    return found[-1] if found else None
 
 
 def statement_at(file: str, line: int) -> Statement | None:

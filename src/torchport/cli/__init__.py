@@ -24,6 +24,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(given, prog_name="torchport", standalone_mode=False)
     except TorchportError as error:
         return failure.show(error, as_json=as_json, debug=debug)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last place where an error can become text
         return failure.show(failure.coded(error), as_json=as_json, debug=debug)
     return code if isinstance(code, int) else 0

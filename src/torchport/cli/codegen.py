@@ -22,7 +22,10 @@ def codegen(
     checks: options.ChecksOption = options.Checks.layers,
     as_json: options.Json = False,
 ) -> int:
-    """Write code from a manifest; exits with 1 while operations remain to be done by hand."""
+    """Write code from a manifest alone.
+
+    Exits with 1 while operations remain to be done by hand.
+    """
     with Progress():
         from torchport.port import codegen as generate
 

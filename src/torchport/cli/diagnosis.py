@@ -9,8 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-PYTHON = ((3, 11), (3, 14))
-TORCH = ((2, 11), (2, 16))
+Range = tuple[tuple[int, int], tuple[int, int]]
+"""From the first version that is supported to the first that is not."""
+PYTHON: Range = ((3, 11), (3, 14))
+TORCH: Range = ((2, 11), (2, 16))
 _RUSTUP = "Install Rust from https://rustup.rs and open a new terminal."
 _TOOLS = {
     "cargo": ("cargo", _RUSTUP),
@@ -51,23 +53,23 @@ def _python() -> Finding:
 
 
 def _torch() -> Finding:
-    low, high = ("".join(f"{a}.{b}") for a, b in TORCH)
-    fix = f"Run `pip install 'torch>={low},<{high}'`."
+    fix = f"Run `pip install 'torch{_range(TORCH)}'`."
     try:
         return _in_range("torch", version("torch"), TORCH, fix)
     except PackageNotFoundError:
         return Finding("torch", "missing", "not installed", fix)
 
 
-def _in_range(
-    name: str, found: str, supported: tuple[tuple[int, int], tuple[int, int]], fix: str
-) -> Finding:
-    numbers = [int(number) for number in re.findall(r"\d+", found)[:2]]
+def _in_range(name: str, found: str, supported: Range, fix: str) -> Finding:
     low, high = supported
-    if low <= tuple(numbers) < high:
+    if low <= tuple(int(number) for number in re.findall(r"\d+", found)[:2]) < high:
         return Finding(name, "ok", found)
-    wanted = f"{found}, which is not >={low[0]}.{low[1]},<{high[0]}.{high[1]}"
-    return Finding(name, "missing", wanted, fix)
+    return Finding(name, "missing", f"{found}, which is not {_range(supported)}", fix)
+
+
+def _range(supported: Range) -> str:
+    (low_major, low_minor), (high_major, high_minor) = supported
+    return f">={low_major}.{low_minor},<{high_major}.{high_minor}"
 
 
 def _tool(name: str, command: str, fix: str) -> Finding:

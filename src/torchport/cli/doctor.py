@@ -1,18 +1,17 @@
 """`torchport doctor`: what is installed, what is missing, and how to get it."""
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from torchport.cli import options
 from torchport.cli.diagnosis import Finding, diagnose
-from torchport.cli.output import print_json
+from torchport.cli.output import console, print_json
 
 _MARKS = {"ok": ("ok", "green"), "missing": ("MISSING", "bold red"), "optional": ("-", "yellow")}
 
 
 def doctor(as_json: options.Json = False) -> int:
-    """Look at what torchport needs; exits with 1 when something that is needed is missing."""
+    """Say what is installed, what is missing, and how to get it.
+
+    Exits with 1 when something that is needed is missing.
+    """
     findings = diagnose()
     healthy = all(finding.status != "missing" for finding in findings)
     if as_json:
@@ -24,12 +23,15 @@ def doctor(as_json: options.Json = False) -> int:
 
 
 def _print(findings: list[Finding], healthy: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table.grid(padding=(0, 2, 0, 0))
     for finding in findings:
         word, style = _MARKS[finding.status]
         table.add_row(Text(word, style=style), Text(finding.name), Text(finding.found))
         if finding.fix is not None:
             table.add_row("", "", Text(finding.fix))
-    console = Console(highlight=False)
-    console.print(table)
-    console.print("Everything that is needed is there." if healthy else "Something is missing.")
+    stdout = console()
+    stdout.print(table)
+    stdout.print("Everything that is needed is there." if healthy else "Something is missing.")

@@ -11,7 +11,7 @@ from torchport.errors import CODES, UsageError
 
 
 def explain(
-    code: Annotated[str | None, typer.Argument(metavar="[CODE]", help="Such as TP0203.")] = None,
+    code: Annotated[str | None, typer.Argument(metavar="CODE", help="Such as TP0203.")] = None,
     as_json: options.Json = False,
 ) -> int:
     """Say what an error code means, or list them all."""

@@ -29,9 +29,13 @@ ChecksOption = Annotated[
 ]
 Rtol = Annotated[
     float | None,
-    typer.Option(min=0.0, help="Judge by this relative tolerance, not by the noise floor."),
+    typer.Option(
+        min=0.0, metavar="X", help="Judge by this relative tolerance, not by the noise floor."
+    ),
 ]
 Atol = Annotated[
     float | None,
-    typer.Option(min=0.0, help="Judge by this absolute tolerance, not by the noise floor."),
+    typer.Option(
+        min=0.0, metavar="X", help="Judge by this absolute tolerance, not by the noise floor."
+    ),
 ]

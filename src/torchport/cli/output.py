@@ -1,14 +1,19 @@
 """What a command prints on stdout, as text or as JSON, and the exit code that goes with it."""
 
 import json
+import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from torchport.report.model import Report
 
+PIPED_WIDTH = 110
 _EXIT_CODES = {"pass": 0, "fail": 1, "unsupported": 2, "error": 2}
 
 
@@ -16,12 +21,18 @@ def print_report(report: "Report", as_json: bool) -> int:
     if as_json:
         typer.echo(report.to_json())
     else:
-        from rich.console import Console
-
         from torchport.report.terminal import render
 
-        render(report, Console(highlight=False))
+        render(report, console())
     return _EXIT_CODES[report.status]
+
+
+def console() -> "Console":
+    """Stdout; where it is not a terminal there is no width to keep to but a reader's comfort."""
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
+    return Console(highlight=False, width=wide)
 
 
 def print_json(data: Mapping[str, Any]) -> None:

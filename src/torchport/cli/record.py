@@ -15,7 +15,7 @@ def record(
     name: Annotated[str, typer.Option(help="What the recording is called.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the recording is written.")],
     spec: Annotated[
-        str | None, typer.Argument(metavar="[SPEC]", help="The model: file.py:callable.")
+        str | None, typer.Argument(metavar="SPEC", help="The model: file.py:callable.")
     ] = None,
     script: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A recording script, instead of a SPEC.")

@@ -32,6 +32,13 @@ def culprit(divergence: Divergence) -> str:
     return f"{divergence.what}: {divergence.reason}"
 
 
+def outputs(measured: Measured) -> str:
+    """The error that users will see and, where it is too large, that it is."""
+    if measured.passed or measured.incomparable is not None:
+        return error(measured)
+    return f"{error(measured)} ({measured.reason})"
+
+
 def error(measured: Measured | None) -> str:
     """The size of an error, and where it is largest."""
     if measured is None:
@@ -66,7 +73,7 @@ def verdict(layer: Layer) -> str:
 
 
 def number(value: float) -> str:
-    return "0" if value == 0 else f"{value:.1e}"
+    return f"{value:.2g}"
 
 
 def seconds(report: Report) -> str:

@@ -11,6 +11,7 @@ from torchport.report.model import Report
 
 WORST = 8
 TODOS = 10
+ROOM_FOR_TYPE = 96
 _STYLES = {"pass": "bold green", "fail": "bold red"}
 
 
@@ -29,8 +30,7 @@ def _verdict(report: Report, console: Console) -> None:
     word = Text(phrases.WORDS[report.status], style=style)
     table.add_row(word, Text(phrases.headline(report), style="bold"))
     if report.outputs is not None:
-        judged = "" if report.outputs.passed else f" ({report.outputs.reason})"
-        table.add_row("", Text(f"Outputs: {phrases.error(report.outputs)}{judged}"))
+        table.add_row("", Text(f"Outputs: {phrases.outputs(report.outputs)}"))
     console.print(table)
 
 
@@ -54,23 +54,25 @@ def _worst_layers(report: Report, console: Console) -> None:
     worst = report.worst_layers(WORST)
     if not worst:
         return
-    failing = sum(not layer.passed for layer in worst)
-    title = "Failing layers first" if failing else "Nearest to the limit"
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    title = "Nearest to the limit" if worst[0].passed else "Worst layers"
+    with_type = console.width >= ROOM_FOR_TYPE
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("", no_wrap=True)
     table.add_column(title, overflow="fold")
-    table.add_column("Type", overflow="ellipsis", no_wrap=True)
-    for heading in ("Own error", "of limit", "Chained", ""):
+    for heading in ("Own error", "of limit", "Chained"):
         table.add_column(heading, justify="right", no_wrap=True)
+    if with_type:
+        table.add_column("Type", no_wrap=True, max_width=24)
     for layer in worst:
-        table.add_row(
-            Text(layer.name),
-            Text(layer.type.rpartition(".")[2]),
-            phrases.largest(layer.own),
-            phrases.share_of_limit(layer.own),
-            phrases.largest(layer.chained),
+        cells = [
             Text(phrases.verdict(layer), style="green" if layer.passed else "bold red"),
-        )
-    console.print(table)
+            Text(layer.name),
+            Text(phrases.largest(layer.own)),
+            Text(phrases.share_of_limit(layer.own)),
+            Text(phrases.largest(layer.chained)),
+        ]
+        table.add_row(*cells, *([Text(layer.type.rpartition(".")[2])] if with_type else []))
+    console.print(Padding(table, (1, 0, 1, 0)))
 
 
 def _todos(report: Report, console: Console) -> None:

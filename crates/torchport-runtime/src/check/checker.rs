@@ -7,7 +7,7 @@ use super::probe::Watch;
 use super::recorder::Recorder;
 use super::stats::widen;
 use super::summary::Summary;
-use super::trace::Trace;
+use super::trace::{Trace, SCHEMA};
 use candle::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -65,7 +65,8 @@ impl Checker {
         self
     }
 
-    /// Replaces the default tolerance, for every floating dtype.
+    /// Asks for `|candidate - golden| <= atol + rtol * |golden|` at every element of any floating dtype. The
+    /// default depends on the dtype (float32: 1e-4 and 1e-5), and its atol grows with a tensor's RMS above one.
     pub fn tolerance(self, rtol: f64, atol: f64) -> Self {
         self.state.borrow_mut().tolerance = Tolerance::Fixed { rtol, atol };
         self
@@ -218,7 +219,7 @@ impl State {
             return Ok(());
         };
         let metadata = serde_json::json!({
-            "schema": "1",
+            "schema": SCHEMA,
             "root": self.trace.root(),
             "mode": self.mode,
         });

@@ -5,8 +5,8 @@ use candle::{Result, Tensor};
 use serde::Serialize;
 
 /// How far a floating value may be from the golden one. Integers and bools have to be equal.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Tolerance {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Tolerance {
     /// By dtype (float32: rtol 1e-4, atol 1e-5), where atol grows with the RMS of a golden tensor above one.
     Default,
     /// `|candidate - golden| <= atol + rtol * |golden|` for every element.

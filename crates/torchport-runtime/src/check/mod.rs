@@ -15,7 +15,7 @@ mod summary;
 mod trace;
 
 pub use checker::{Checker, Mode};
-pub use compare::{Comparison, Tolerance};
+pub use compare::Comparison;
 pub use error::CheckError;
 pub use files::{read_tensors, write_tensors};
 pub use probe::{Outputs, Probe};

@@ -9,6 +9,9 @@ use safetensors::SafeTensors;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// Of the traces that are read and written.
+pub(super) const SCHEMA: &str = "1";
+
 pub(super) struct Trace {
     path: PathBuf,
     bytes: Mmap,
@@ -24,14 +27,20 @@ impl Trace {
         let (header_len, header) =
             SafeTensors::read_metadata(&bytes).map_err(CheckError::format(path))?;
         let entry = |name: &str| header.metadata().as_ref()?.get(name).cloned();
+        let invalid = |entry: &'static str, reason: String| CheckError::Metadata {
+            path: path.to_path_buf(),
+            entry,
+            reason,
+        };
+        if let Some(schema) = entry("schema").filter(|schema| schema != SCHEMA) {
+            let reason = format!("{schema} is not {SCHEMA}, the schema of this version");
+            return Err(invalid("schema", reason));
+        }
         let root = entry("root").unwrap_or_default();
         let aliases = match entry("aliases") {
             None => BTreeMap::new(),
-            Some(json) => serde_json::from_str(&json).map_err(|error| CheckError::Metadata {
-                path: path.to_path_buf(),
-                entry: "aliases",
-                reason: error.to_string(),
-            })?,
+            Some(json) => serde_json::from_str(&json)
+                .map_err(|error| invalid("aliases", error.to_string()))?,
         };
         Ok(Self {
             path: path.to_path_buf(),

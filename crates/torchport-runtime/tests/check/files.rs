@@ -80,6 +80,18 @@ fn files_that_are_not_traces_are_named_in_the_error() {
 }
 
 #[test]
+fn a_trace_of_another_schema_or_with_broken_aliases_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.safetensors");
+    for (entry, value) in [("schema", "2"), ("aliases", "{")] {
+        let metadata = HashMap::from([(entry.to_string(), value.to_string())]);
+        safetensors::serialize_to_file([("fc", floats(&[1.0]))], Some(metadata), &path).unwrap();
+        let error = Checker::open(&path, &Device::Cpu).err().unwrap();
+        assert!(matches!(error, CheckError::Metadata { entry: named, .. } if named == entry));
+    }
+}
+
+#[test]
 fn a_recording_holds_computed_values_and_no_aliases() -> Result<()> {
     let golden = [("fc<0", floats(&[1.0])), ("fc", floats(&[9.0]))];
     let (dir, checker) = checker(&golden, &[("fd", "fc")]);

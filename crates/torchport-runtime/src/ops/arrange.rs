@@ -1,0 +1,93 @@
+//! Repeating, reversing and rotating along dimensions.
+
+use super::strided::{copy_strided, signed_strides};
+use super::{full, ne, scatter_value, sub};
+use candle::{bail, DType, Result, Tensor};
+
+/// The differences of neighbours along `dim`; for bools, whether they differ.
+pub fn diff(x: &Tensor, dim: usize) -> Result<Tensor> {
+    let len = x.dim(dim)?.saturating_sub(1);
+    let (before, after) = (
+        x.narrow(dim, 0, len)?,
+        x.narrow(dim, x.dim(dim)? - len, len)?,
+    );
+    match x.dtype() {
+        DType::U8 => ne(&after, &before),
+        _ => sub(&after, &before),
+    }
+}
+
+/// Each element along `dim` `n` times in a row.
+pub fn repeat_interleave(x: &Tensor, n: usize, dim: usize) -> Result<Tensor> {
+    let mut shape = x.dims().to_vec();
+    let (mut dims, mut strides) = (shape.clone(), signed_strides(x));
+    dims.insert(dim + 1, n);
+    strides.insert(dim + 1, 0);
+    shape[dim] *= n;
+    copy_strided("repeat_interleave", x, &dims, &strides, 0)?.reshape(shape)
+}
+
+/// The whole tensor as often along each dimension as `repeats` says; it may name more dimensions
+/// than `x` has, which come first.
+pub fn repeat(x: &Tensor, repeats: &[usize]) -> Result<Tensor> {
+    let Some(new) = repeats.len().checked_sub(x.rank()) else {
+        bail!("repeat: {repeats:?} for a tensor of shape {:?}", x.dims())
+    };
+    let (mut dims, mut strides, mut shape) = (vec![], vec![], vec![]);
+    for (d, &n) in repeats.iter().enumerate() {
+        let (size, stride) = match d.checked_sub(new) {
+            Some(d) => (x.dims()[d], x.stride()[d] as isize),
+            None => (1, 0),
+        };
+        dims.extend([n, size]);
+        strides.extend([0, stride]);
+        shape.push(n * size);
+    }
+    copy_strided("repeat", x, &dims, &strides, 0)?.reshape(shape)
+}
+
+/// `x.expand(shape)`: a view in which dimensions of size one are repeated.
+pub fn expand(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    x.broadcast_as(shape)
+}
+
+/// `x` reversed along `dims`.
+pub fn flip(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
+    let mut strides = signed_strides(x);
+    let mut shift = 0;
+    for &dim in dims {
+        let len = x.dim(dim)? as isize;
+        shift += (len - 1).max(0) * strides[dim];
+        strides[dim] = -strides[dim];
+    }
+    copy_strided("flip", x, x.dims(), &strides, shift)
+}
+
+/// `x` rotated by `shifts` along `dims`; along no dimension, rotated as a flat tensor.
+pub fn roll(x: &Tensor, shifts: &[i64], dims: &[usize]) -> Result<Tensor> {
+    if let (true, &[shift]) = (dims.is_empty(), shifts) {
+        return roll(&x.flatten_all()?, &[shift], &[0])?.reshape(x.shape());
+    }
+    if shifts.len() != dims.len() {
+        bail!("roll: shifts {shifts:?} for dimensions {dims:?}")
+    }
+    let mut x = x.clone();
+    for (&shift, &dim) in shifts.iter().zip(dims) {
+        let len = x.dim(dim)?;
+        if len == 0 {
+            continue;
+        }
+        let shift = shift.rem_euclid(len as i64) as usize;
+        if shift > 0 {
+            let end = x.narrow(dim, len - shift, shift)?;
+            x = Tensor::cat(&[end, x.narrow(dim, 0, len - shift)?], dim)?;
+        }
+    }
+    Ok(x)
+}
+
+/// `torch.nn.functional.one_hot(x, n)` (i64).
+pub fn one_hot(x: &Tensor, n: usize) -> Result<Tensor> {
+    let zeros = full(&[x.dims(), &[n]].concat(), 0.0, DType::I64, x.device())?;
+    scatter_value(&zeros, x.rank(), &x.unsqueeze(x.rank())?, 1.0)
+}

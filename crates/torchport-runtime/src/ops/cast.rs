@@ -1,0 +1,176 @@
+//! Conversion between dtypes with torch's rounding and wrapping.
+
+use super::kernel::{for_dtype, map};
+use candle::{DType, Result, Tensor, WithDType};
+use half::{bf16, f16};
+
+/// Element types and how torch converts them: integers wrap, a floating point number is cut to an
+/// integer and then wraps, the half types are reached through f32.
+pub(crate) trait Element: WithDType + Default {
+    fn to_i64(self) -> i64;
+    fn to_f32(self) -> f32;
+    fn cast_f64(self) -> f64;
+    fn from_i64(v: i64) -> Self;
+    fn from_f32(v: f32) -> Self;
+    fn cast_from_f64(v: f64) -> Self;
+    fn is_nonzero(self) -> bool;
+    /// The sum as torch rounds or wraps it.
+    fn plus(self, other: Self) -> Self;
+}
+
+macro_rules! integer_element {
+    ($($ty:ty),*) => {$(
+        impl Element for $ty {
+            #[inline(always)]
+            fn to_i64(self) -> i64 {
+                self as i64
+            }
+            #[inline(always)]
+            fn to_f32(self) -> f32 {
+                self as f32
+            }
+            #[inline(always)]
+            fn cast_f64(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn from_i64(v: i64) -> Self {
+                v as $ty
+            }
+            #[inline(always)]
+            fn from_f32(v: f32) -> Self {
+                truncate(v as f64) as $ty
+            }
+            #[inline(always)]
+            fn cast_from_f64(v: f64) -> Self {
+                truncate(v) as $ty
+            }
+            #[inline(always)]
+            fn is_nonzero(self) -> bool {
+                self != 0
+            }
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+        }
+    )*};
+}
+integer_element!(u8, u32, i16, i32, i64);
+
+macro_rules! float_element {
+    ($($ty:ty, $to_f32:expr, $to_f64:expr, $from_f32:expr, $from_f64:expr);* $(;)?) => {$(
+        impl Element for $ty {
+            #[inline(always)]
+            fn to_i64(self) -> i64 {
+                truncate($to_f64(self))
+            }
+            #[inline(always)]
+            fn to_f32(self) -> f32 {
+                $to_f32(self)
+            }
+            #[inline(always)]
+            fn cast_f64(self) -> f64 {
+                $to_f64(self)
+            }
+            #[inline(always)]
+            fn from_i64(v: i64) -> Self {
+                $from_f32(v as f32)
+            }
+            #[inline(always)]
+            fn from_f32(v: f32) -> Self {
+                $from_f32(v)
+            }
+            #[inline(always)]
+            fn cast_from_f64(v: f64) -> Self {
+                $from_f64(v)
+            }
+            #[inline(always)]
+            fn is_nonzero(self) -> bool {
+                $to_f32(self) != 0.0
+            }
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+        }
+    )*};
+}
+float_element!(
+    f32, |v: f32| v, |v: f32| v as f64, |v: f32| v, |v: f64| v as f32;
+    f16, f16::to_f32, f16::to_f64, f16::from_f32, |v: f64| f16::from_f32(v as f32);
+    bf16, bf16::to_f32, bf16::to_f64, bf16::from_f32, |v: f64| bf16::from_f32(v as f32);
+);
+
+impl Element for f64 {
+    #[inline(always)]
+    fn to_i64(self) -> i64 {
+        truncate(self)
+    }
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self as f32
+    }
+    #[inline(always)]
+    fn cast_f64(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn from_i64(v: i64) -> Self {
+        v as f64
+    }
+    #[inline(always)]
+    fn from_f32(v: f32) -> Self {
+        v as f64
+    }
+    #[inline(always)]
+    fn cast_from_f64(v: f64) -> Self {
+        v
+    }
+    #[inline(always)]
+    fn is_nonzero(self) -> bool {
+        self != 0.0
+    }
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+}
+
+/// Cuts off the fraction. Like the instruction that torch compiles to, not a number and what is
+/// out of range give the smallest integer.
+#[inline(always)]
+fn truncate(v: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&v) {
+        v as i64
+    } else {
+        i64::MIN
+    }
+}
+
+/// `x.to(dtype)`.
+pub fn to_dtype(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    use DType::{F32, F64, F8E4M3, I64};
+    match (x.dtype(), dtype) {
+        (from, to) if from == to => Ok(x.clone()),
+        // candle hangs on f8 -> f64.
+        (F8E4M3, F32) => x.to_dtype(F32),
+        (F8E4M3, _) => to_dtype(&x.to_dtype(F32)?, dtype),
+        (F32, F8E4M3) => x.to_dtype(F8E4M3),
+        (_, F8E4M3) => to_dtype(x, F32)?.to_dtype(F8E4M3),
+        (F32, _) => for_dtype!("to_dtype", dtype, T => map(x, |v: f32| T::from_f32(v))),
+        (F64, _) => for_dtype!("to_dtype", dtype, T => map(x, |v: f64| T::cast_from_f64(v))),
+        (I64, _) => for_dtype!("to_dtype", dtype, T => map(x, |v: i64| T::from_i64(v))),
+        (from, F32) => for_dtype!("to_dtype", from, S => map(x, |v: S| v.to_f32())),
+        (from, F64) => for_dtype!("to_dtype", from, S => map(x, |v: S| v.cast_f64())),
+        (from, I64) => for_dtype!("to_dtype", from, S => map(x, |v: S| v.to_i64())),
+        (from, _) if from.is_int() => to_dtype(&to_dtype(x, I64)?, dtype),
+        _ => to_dtype(&to_dtype(x, F32)?, dtype),
+    }
+}
+
+/// `x.to(torch.bool)`: one where `x` is not zero.
+pub fn to_bool(x: &Tensor) -> Result<Tensor> {
+    for_dtype!("to_bool", x.dtype(), T => map(x, |v: T| v.is_nonzero() as u8))
+}

@@ -1,0 +1,121 @@
+"""Names for numbers: which of a model's sizes are fields of `Config`, and which follow from others.
+
+In: the numbers of the model's own config and attributes, and the user's hints. Out: Rust expressions such as
+`cfg.hidden_size / cfg.num_attention_heads`. A number that nothing names stays a literal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from torchport.capture import graph as g
+from torchport.targets.candle import rust
+
+_WIDTH = r"hidden|d_model|n_embd|embed|dim$|width"
+_ROLES: dict[str, tuple[str, ...]] = {
+    "num_embeddings": (r"^vocab", r"position|context|n_ctx", r"vocab", r"codebook|classes"),
+    "embedding_dim": (r"embedding_size", _WIDTH),
+    "in_features": (_WIDTH, r"intermediate|ffn|inner|mlp", r"head", r"size|feat"),
+    "out_features": (_WIDTH, r"intermediate|ffn|inner|mlp", r"head", r"^vocab|classes|labels", r"size|feat"),
+    "normalized_shape": (_WIDTH, r"head", r"size"),
+    "input_size": (r"input", _WIDTH),
+    "hidden_size": (_WIDTH,),
+    "in_channels": (r"channels|mel", _WIDTH),
+    "out_channels": (_WIDTH, r"channels"),
+    "num_features": (r"channels", _WIDTH),
+    "kernel_size": (r"patch_size",),
+    "stride": (r"patch_size",),
+    "size": (r"head", _WIDTH, r"intermediate|ffn|inner|mlp", r"^vocab", r"position|n_ctx"),
+    "offset": (r"head", _WIDTH, r"intermediate|ffn|inner|mlp"),
+    "bound": (r"head_dim",),
+    "eps": (r"eps",),
+}
+"""For what a number is, the names that may stand for it, the likeliest first."""
+_NOT_SIZES = re.compile(r"_id$|token|dropout|layers?$|depth|range|version|prob|theta|_std|initializer")
+_COUNTS = re.compile(r"layer|depth|block")
+_LEAST = {"size": 2, "offset": 2, "bound": 4}
+
+
+class Config:
+    """The fields that generated code has asked for so far, and how to ask."""
+
+    def __init__(self, graph: g.Graph, hints: dict[str, Any] | None = None):
+        self.hints: dict[str, Any] = hints or {}
+        own = {k: v for k, v in graph.root.attributes.items() if isinstance(v, int | float)}
+        known = {**own, **graph.config, **self.hints}
+        self.known = {
+            rust.snake(name): value
+            for name, value in known.items()
+            if not isinstance(value, bool) and isinstance(value, int | float)
+        }
+        self.fields: dict[str, int | float] = {}
+
+    def expression(self, value: int | float, role: str | None, kind: str, path: str) -> str | None:
+        """A Rust expression over `cfg` for this number, or None where it is to stay a literal."""
+        if role is None:
+            return None
+        if role.startswith("count"):
+            return self._field(self._count(int(value), f"{path} {role}"))
+        if role not in _ROLES or (isinstance(value, int) and value < _LEAST.get(role, 1)):
+            return None
+        name = self._by_role(value, role, path)
+        if name is not None:
+            return self._field(name)
+        return self._derived(int(value), role) if kind != "f64" and value >= 8 else None
+
+    def _field(self, name: str | None) -> str | None:
+        if name is None:
+            return None
+        self.fields[name] = self.known[name]
+        return f"cfg.{name}"
+
+    def _named(self, value: int | float) -> list[str]:
+        same = [n for n, v in self.known.items() if v == value and isinstance(v, float) == isinstance(value, float)]
+        hinted = [name for name in same if name in self.hints]
+        return hinted or [name for name in same if not _NOT_SIZES.search(name)]
+
+    def _by_role(self, value: int | float, role: str, path: str) -> str | None:
+        names = self._named(value)
+        for pattern in _ROLES[role]:
+            found = [name for name in names if re.search(pattern, name)]
+            if found:
+                return max(found, key=lambda name: _shared_words(name, path))
+        return None
+
+    def _count(self, value: int, place: str) -> str | None:
+        names = [n for n, v in self.known.items() if v == value and isinstance(v, int) and _COUNTS.search(n)]
+        return max(names, key=lambda name: _shared_words(name, place), default=None)
+
+    def _like(self, pattern: str) -> Iterator[tuple[str, int]]:
+        for name, value in self.known.items():
+            if isinstance(value, int) and value > 1 and re.search(pattern, name) and not _NOT_SIZES.search(name):
+                yield name, value
+
+    def _derived(self, value: int, role: str) -> str | None:
+        """Sizes that follow from named ones: a head's width, all heads together, a multiple, a half."""
+        widths = list(self._like(_WIDTH))
+        heads = list(self._like(r"head(?!_dim)"))
+        for head, count in heads:
+            for width, total in widths:
+                if "head" not in width and total == value * count:
+                    return f"{self._field(width)} / {self._field(head)}"
+        for head, count in heads:
+            for width, size in self._like(r"head_dim"):
+                if count * size == value:
+                    return f"{self._field(head)} * {self._field(width)}"
+        for width, size in widths:
+            if role in ("offset", "bound", "size") and size == 2 * value:
+                return f"{self._field(width)} / 2"
+        for width, size in widths:
+            for factor in (2, 3, 4, 6, 8):
+                if role != "bound" and value == factor * size and "head" not in width:
+                    return f"{factor} * {self._field(width)}"
+        return None
+
+
+def _shared_words(name: str, place: str) -> tuple[int, int]:
+    """How much a name has in common with a place in the model; shorter names win a tie."""
+    words = set(re.split(r"[^a-z0-9]+|_", place.lower()))
+    return sum(word in words for word in name.split("_")), -len(name)

@@ -1,0 +1,8 @@
+"""The operations: what each ATen operation is in Rust. Importing this package fills the table.
+
+Three tiers: rows of text, rows whose tensors are cast to the result's dtype, and functions for the rest.
+"""
+
+from torchport.targets.candle.ops import create, elementwise, index, layers, reduce, shape
+
+__all__ = ["create", "elementwise", "index", "layers", "reduce", "shape"]

@@ -1,0 +1,219 @@
+"""Operations that are whole layers: linear algebra, convolution, pooling, normalisation, attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torchport.capture import graph as g
+from torchport.targets.candle.emit import Emitter, Unsupported
+from torchport.targets.candle.registry import Args, axis, op, rows
+
+rows(
+    {
+        "aten.linear.default": "ops::linear({input}, {weight}, {bias:opt})?",
+        "aten.matmul.default": "ops::matmul({self}, {other})?",
+        "aten.mm.default": "ops::matmul({self}, {mat2})?",
+        "aten.bmm.default": "ops::matmul({self}, {mat2})?",
+        "aten.mv.default": "ops::matmul({self}, {vec})?",
+        "aten.dot.default": "ops::matmul({self}, {tensor})?",
+    }
+)
+
+
+def _combined(e: Emitter, a: Args, first: str, second: str) -> str:
+    """beta · self + alpha · (first @ second)."""
+    product = f"ops::matmul({e.ref(a[first])}, {e.ref(a[second])})?"
+    alpha, beta = a["alpha"], a["beta"]
+    if alpha != 1:
+        product = f"({product} * {e.slot(alpha, 'alpha', 'f64')})?"
+    if beta == 0:
+        a["self"]
+        return product
+    addend = e.ref(a["self"])
+    if beta != 1:
+        addend = f"&({e.operand(a['self'])} * {e.slot(beta, 'beta', 'f64')})?"
+    return f"{product}.broadcast_add({addend})?"
+
+
+@op("aten.addmm.default")
+def addmm(e: Emitter, a: Args) -> str:
+    return _combined(e, a, "mat1", "mat2")
+
+
+@op("aten.baddbmm.default")
+def baddbmm(e: Emitter, a: Args) -> str:
+    return _combined(e, a, "batch1", "batch2")
+
+
+@op("aten.scaled_dot_product_attention.default")
+def sdpa(e: Emitter, a: Args) -> str:
+    if a["dropout_p"]:
+        raise Unsupported("dropout is active")
+    query, key, value = (e.ref(a[name]) for name in ("query", "key", "value"))
+    mask = "None" if a["attn_mask"] is None else f"Some({e.ref(a['attn_mask'])})"
+    width = e.meta(a["query"]).shape[-1]
+    usual = a["scale"] is None or (isinstance(width, int) and math.isclose(a["scale"], width**-0.5, rel_tol=1e-15))
+    scale = "None" if usual else f"Some({e.slot(a['scale'], 'scale', 'f64')})"
+    causal, grouped = ("true" if a[name] else "false" for name in ("is_causal", "enable_gqa"))
+    return f"ops::sdpa({query}, {key}, {value}, {mask}, {causal}, {scale}, {grouped})?"
+
+
+@op("aten.layer_norm.default")
+def layer_norm(e: Emitter, a: Args) -> str:
+    a["cudnn_enable"]
+    rank = len(a["normalized_shape"])
+    weight, bias = (_optional(e, a[name]) for name in ("weight", "bias"))
+    return f"ops::layer_norm({e.ref(a['input'])}, {rank}, {weight}, {bias}, {e.slot(a['eps'], 'eps', 'f64')})?"
+
+
+@op("aten.rms_norm.default")
+def rms_norm(e: Emitter, a: Args) -> str:
+    rank, eps = len(a["normalized_shape"]), a["eps"]
+    if eps is None:
+        eps = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}[
+            e.meta(a["input"]).dtype
+        ]
+    return f"ops::rms_norm({e.ref(a['input'])}, {rank}, {_optional(e, a['weight'])}, {e.slot(eps, 'eps', 'f64')})?"
+
+
+@op("aten.group_norm.default")
+def group_norm(e: Emitter, a: Args) -> str:
+    a["cudnn_enabled"]
+    groups, eps = e.slot(a["num_groups"], "num_groups"), e.slot(a["eps"], "eps", "f64")
+    weight, bias = (_optional(e, a[name]) for name in ("weight", "bias"))
+    return f"ops::group_norm({e.ref(a['input'])}, {groups}, {weight}, {bias}, {eps})?"
+
+
+@op("aten.instance_norm.default")
+def instance_norm(e: Emitter, a: Args) -> str:
+    a["cudnn_enabled"], a["momentum"]
+    weight, bias = (_optional(e, a[name]) for name in ("weight", "bias"))
+    eps = e.slot(a["eps"], "eps", "f64")
+    if not a["use_input_stats"]:
+        mean, variance = e.ref(a["running_mean"]), e.ref(a["running_var"])
+        return f"ops::batch_norm({e.ref(a['input'])}, {mean}, {variance}, {weight}, {bias}, {eps})?"
+    a["running_mean"], a["running_var"]
+    channels = e.size(e.meta(a["input"]).shape[1])
+    return f"ops::group_norm({e.ref(a['input'])}, {channels}, {weight}, {bias}, {eps})?"
+
+
+@op("aten._native_batch_norm_legit_no_training.default")
+def batch_norm(e: Emitter, a: Args) -> list[str]:
+    a["momentum"]
+    mean, variance = e.ref(a["running_mean"]), e.ref(a["running_var"])
+    weight, bias = (_optional(e, a[name]) for name in ("weight", "bias"))
+    eps = e.slot(a["eps"], "eps", "f64")
+    return [f"ops::batch_norm({e.ref(a['input'])}, {mean}, {variance}, {weight}, {bias}, {eps})?"]
+
+
+def _optional(e: Emitter, arg: g.Ref | None) -> str:
+    return "None" if arg is None else f"Some({e.ref(arg)})"
+
+
+def per_axis(value: Any, count: int) -> list[int]:
+    """torch lets one number stand for all axes."""
+    items = list(value) if isinstance(value, list) else [value]
+    return items * count if len(items) == 1 else items
+
+
+def _list(e: Emitter, values: list[int], role: str) -> str:
+    return f"&[{', '.join(e.slot(value, role) for value in values)}]"
+
+
+@op("aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default")
+def conv(e: Emitter, a: Args) -> str:
+    axes_count = e.meta(a["weight"]).rank - 2
+    stride, padding, dilation = (
+        _list(e, per_axis(a[name], axes_count), name) for name in ("stride", "padding", "dilation")
+    )
+    groups = e.slot(a["groups"], "groups")
+    head = f"{e.ref(a['input'])}, {e.ref(a['weight'])}, {_optional(e, a['bias'])}"
+    return f"ops::conv({head}, {stride}, {padding}, {dilation}, {groups})?"
+
+
+@op("aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")
+def conv_padding(e: Emitter, a: Args) -> str:
+    kernel = e.meta(a["weight"]).shape[2:]
+    stride, dilation = (per_axis(a[name], len(kernel)) for name in ("stride", "dilation"))
+    total = [d * (int(k) - 1) if a["padding"] == "same" else 0 for d, k in zip(dilation, kernel, strict=True)]
+    x = e.ref(a["input"])
+    if any(t % 2 for t in total):
+        widths = [w for t in reversed(total) for w in (t // 2, t - t // 2)]
+        x, total = f"&ops::pad({x}, &{widths}, ops::PadMode::Constant(0.0))?", [0] * len(total)
+    head = f"{x}, {e.ref(a['weight'])}, {_optional(e, a['bias'])}"
+    padding = [t // 2 for t in total]
+    return f"ops::conv({head}, &{stride}, &{padding}, &{dilation}, {e.slot(a['groups'], 'groups')})?"
+
+
+@op("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
+def conv_transpose(e: Emitter, a: Args) -> str:
+    count = e.meta(a["weight"]).rank - 2
+    stride, padding, output_padding, dilation = (
+        _list(e, per_axis(a[name], count), name)
+        for name in ("stride", "padding", "output_padding", "dilation")
+    )
+    groups = e.slot(a["groups"], "groups")
+    head = f"{e.ref(a['input'])}, {e.ref(a['weight'])}, {_optional(e, a['bias'])}"
+    return f"ops::conv_transpose({head}, {stride}, {padding}, {output_padding}, {groups}, {dilation})?"
+
+
+def _pool_axes(e: Emitter, a: Args) -> tuple[str, str, str]:
+    count = int(a.node.op.split("pool")[1][0])
+    kernel = per_axis(a["kernel_size"], count)
+    stride = per_axis(a["stride"], count) if a["stride"] else kernel
+    padding = per_axis(a["padding"], count)
+    return _list(e, kernel, "kernel_size"), _list(e, stride, "stride"), _list(e, padding, "padding")
+
+
+@op("aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default")
+def max_pool(e: Emitter, a: Args) -> str:
+    kernel, stride, padding = _pool_axes(e, a)
+    dilation = _list(e, per_axis(a["dilation"], kernel.count(",") + 1), "dilation")
+    ceil = "true" if a["ceil_mode"] else "false"
+    return f"ops::max_pool({e.ref(a['self'])}, {kernel}, {stride}, {padding}, {dilation}, {ceil})?"
+
+
+@op("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
+def avg_pool(e: Emitter, a: Args) -> str:
+    kernel, stride, padding = _pool_axes(e, a)
+    ceil, count_pad = ("true" if a[name] else "false" for name in ("ceil_mode", "count_include_pad"))
+    divisor = a["divisor_override"] if "divisor_override" in a.values else None
+    override = "None" if divisor is None else f"Some({divisor})"
+    head = f"{e.ref(a['self'])}, {kernel}, {stride}, {padding}"
+    return f"ops::avg_pool({head}, {ceil}, {count_pad}, {override})?"
+
+
+@op("aten.adaptive_avg_pool1d.default", "aten.adaptive_avg_pool2d.default", "aten.adaptive_avg_pool3d.default")
+def adaptive_avg_pool(e: Emitter, a: Args) -> str:
+    return f"ops::adaptive_avg_pool({e.ref(a['self'])}, {e.sizes_list(a['output_size'])})?"
+
+
+_LINEAR = {"linear1d": 1, "bilinear2d": 2, "trilinear3d": 3}
+
+
+def _output_size(e: Emitter, a: Args, count: int) -> tuple[str, str]:
+    a["output_size"]
+    factors = a["scale_factors"]
+    scales = ["None"] * count if factors is None else [f"Some({float(f)!r})" for f in factors]
+    return e.sizes_list(a.output.shape[-count:]), f"&[{', '.join(scales)}]"
+
+
+@op("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
+def upsample_nearest(e: Emitter, a: Args) -> str:
+    size, scales = _output_size(e, a, a.output.rank - 2)
+    return f"ops::upsample_nearest({e.ref(a['input'])}, {size}, {scales})?"
+
+
+@op("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_trilinear3d.vec")
+def upsample_linear(e: Emitter, a: Args) -> str:
+    size, scales = _output_size(e, a, a.output.rank - 2)
+    corners = "true" if a["align_corners"] else "false"
+    return f"ops::upsample_linear({e.ref(a['input'])}, {size}, {corners}, {scales})?"
+
+
+@op("aten.upsample_bicubic2d.vec")
+def upsample_bicubic(e: Emitter, a: Args) -> str:
+    size, scales = _output_size(e, a, 2)
+    corners = "true" if a["align_corners"] else "false"
+    return f"ops::upsample_bicubic({e.ref(a['input'])}, {size}, {corners}, {scales})?"

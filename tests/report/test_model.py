@@ -1,0 +1,142 @@
+"""The report's JSON is the contract; its verdict is never better than what was found."""
+
+import json
+import math
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from torchport.errors import ConvertError, ParityError, UsageError
+from torchport.parity.result import Parity
+from torchport.report.model import Report
+
+from .sample import TODO, failing, passing, report_of, unsupported
+
+CONTRACT = {
+    "schema",
+    "status",
+    "target",
+    "model",
+    "layers",
+    "first_divergence",
+    "todos",
+    "outputs",
+    "seconds",
+    "report",
+}
+METRICS = {
+    "max_abs",
+    "mean_abs",
+    "max_rel",
+    "mse",
+    "rmse",
+    "cosine",
+    "mismatch_pct",
+    "worst_index",
+}
+
+
+def test_json_has_the_fields_of_the_contract() -> None:
+    data = json.loads(failing(0.5).to_json())
+    assert data.keys() >= CONTRACT
+    assert data["schema"] == 1 and data["status"] == "fail"
+    for layer in data["layers"]:
+        assert layer.keys() >= {"name", "type", "own", "chained", "passed", "reason", "source"}
+        assert layer["own"].keys() >= METRICS and layer["chained"].keys() >= METRICS
+    assert data["outputs"].keys() >= METRICS
+    assert data["first_divergence"].keys() >= {"layer", "source", "call", "what", "metrics"}
+    assert list(data["seconds"]) == ["capture", "convert", "build", "run", "compare"]
+    assert data["report"] == "out/report.json"
+
+
+def test_json_of_todos_has_the_fields_of_the_contract() -> None:
+    (todo, *_) = json.loads(unsupported().to_json())["todos"]
+    assert todo == {
+        "op": "aten.foo.default",
+        "layer": "head",
+        "source": "net.py:9",
+        "reason": "nothing maps it",
+    }
+
+
+def test_json_is_valid_with_nan_and_inf_and_comes_back_the_same() -> None:
+    def refuse(constant: str) -> float:
+        raise AssertionError(f"{constant} is not JSON")
+
+    report = failing(math.nan)
+    text = report.to_json()
+    data = json.loads(text, parse_constant=refuse)
+    assert data["first_divergence"]["metrics"]["ratio"] == "Infinity"
+    assert Report.from_json(text) == report
+
+
+def test_write_leaves_one_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "report.json"
+    passing().write(path)
+    assert Report.from_json(path.read_text()) == passing()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_passed_is_the_status() -> None:
+    assert passing().passed
+    assert not failing().passed and not unsupported().passed
+
+
+def test_a_port_with_todos_does_not_pass() -> None:
+    proven = Parity(
+        passed=True, rule="", layers=(), first_divergence=None, outputs=None, compared=1
+    )
+    assert report_of(proven).status == "pass"
+    assert report_of(proven, todos=(TODO,)).status == "fail"
+
+
+def test_raise_for_divergence_names_the_culprit_and_its_source() -> None:
+    passing().raise_for_divergence()
+    with pytest.raises(ParityError, match="TP0701: Net: head diverges: output: .*net.py:4"):
+        failing(0.5).raise_for_divergence()
+    with pytest.raises(AssertionError):
+        failing(0.5).raise_for_divergence()
+
+
+def test_raise_for_divergence_when_operations_are_missing() -> None:
+    with pytest.raises(ConvertError, match="TP0401: Net: nothing maps aten.foo.default"):
+        unsupported().raise_for_divergence()
+
+
+def test_raise_for_divergence_when_nothing_was_compared() -> None:
+    nothing = Report(status="fail", target="candle", model="Net")
+    with pytest.raises(ParityError, match="TP0702"):
+        nothing.raise_for_divergence()
+
+
+def test_worst_layers_are_the_culprit_the_failed_and_the_nearest_to_the_limit() -> None:
+    assert [layer.name for layer in failing(0.5).worst_layers(3)] == ["head", "tail", "encoder"]
+    assert [layer.name for layer in passing().worst_layers(9)] == ["head", "encoder", "Net"]
+
+
+def test_to_dataframe_has_a_row_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=list))
+    rows = passing().to_dataframe()
+    assert [row["name"] for row in rows] == ["encoder", "head", "blocks", "Net"]
+    assert rows[0]["own_max_abs"] == pytest.approx(1e-6, rel=0.1)
+    assert rows[2]["own_cosine"] is None and rows[2]["chained_cosine"] == 1.0
+
+
+def test_to_dataframe_without_pandas_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UsageError, match="TP0803") as caught:
+        passing().to_dataframe()
+    assert "pip install pandas" in (caught.value.fix or "")
+
+
+def test_html_escapes_what_comes_from_outside() -> None:
+    html = passing().model_copy(update={"model": "<script>"})._repr_html_()
+    assert "<script>" not in html and "&lt;script&gt;" in html
+    assert "PASS" in html and "encoder" in html
+
+
+def test_html_names_the_culprit() -> None:
+    html = failing(0.5)._repr_html_()
+    assert "FAIL" in html and "Culprit: <b>head</b>" in html and "net.py:4" in html
