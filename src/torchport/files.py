@@ -64,3 +64,9 @@ def _is_from_the_disk(error: Exception) -> bool:
 def _disk_error(target: Path, error: Exception) -> DiskError:
     reason = getattr(error, "strerror", None) or str(error)
     return DiskError("TP0330", f"cannot write {target}: {reason}", where=str(target))
+
+
+def cache_directory() -> Path:
+    """Where what is built once per machine lies."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "torchport"

@@ -4,5 +4,11 @@
 pub mod check;
 pub mod nn;
 pub mod ops;
+pub mod run;
 
 pub use check::{Checker, Mode, Probe};
+
+/// Stands for an operation that nothing maps yet: compiles, and says what is missing when it is reached.
+pub fn todo(message: &str) -> candle::Result<candle::Tensor> {
+    candle::bail!("TODO(torchport): {message}")
+}

@@ -156,6 +156,28 @@ def _functionalise(
     return program.run_decompositions(chosen) if chosen else program
 
 
+def weights_of(
+    model: torch.nn.Module, graph: g.Graph, constants: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The tensors that a graph reads: a model's own, and constants that export had lifted out of its code."""
+    own = {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
+    found = {}
+    for name, weight in graph.weights.items():
+        tensor = constants.get(name) if weight.kind == "constant" else own.get(name)
+        if tensor is None or tuple(tensor.shape) != weight.meta.shape:
+            shape = "is missing" if tensor is None else f"has shape {tuple(tensor.shape)}"
+            raise CaptureError(
+                "TP0202",
+                f"the port was made with {name!r} of shape {weight.meta.shape}, which {shape} in this model",
+                fix="check a port with the model that it was made from, or port this one anew",
+            )
+        found[name] = tensor.detach()
+    return found
+
+
 class _Converter:
     def __init__(
         self, model: torch.nn.Module, program: torch.export.ExportedProgram, name: str, labels: list[str]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.utils import _pytree as pytree
@@ -74,10 +74,24 @@ class Capture:
 class GoldenRecorder:
     """`GoldenRecorder(dir).record(model, *inputs, **kwargs)`, then `.save(name)`."""
 
-    def __init__(self, output_dir: str | Path, *, dynamic: str | None = None, ops: bool = False):
+    _made: ClassVar[list[GoldenRecorder] | None] = None
+
+    def __init__(self, output_dir: str | Path = ".", *, dynamic: str | None = None, ops: bool = False):
         self.output_dir = Path(output_dir)
         self.dynamic, self.ops = dynamic, ops
         self.capture: Capture | None = None
+        if GoldenRecorder._made is not None:
+            GoldenRecorder._made.append(self)
+
+    @classmethod
+    @contextmanager
+    def watching(cls, made: list[GoldenRecorder]) -> Iterator[None]:
+        """Notes every recorder that is made meanwhile, so that a script's recordings can be found."""
+        cls._made = made
+        try:
+            yield
+        finally:
+            cls._made = None
 
     def record(self, model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Capture:
         self.capture = record(model, inputs, kwargs, dynamic=self.dynamic, ops=self.ops)
@@ -117,6 +131,20 @@ def record(
         if _on_meta(model, args):
             return Capture(exported.graph, make_plan(exported.graph), exported.weights)
         return _with_values(exported, _tensors((args, kwargs)), eager, ops, truth)
+
+
+def record_graph(
+    model: torch.nn.Module,
+    graph: Graph,
+    constants: Mapping[str, torch.Tensor],
+    args: tuple,
+    kwargs: Mapping[str, Any],
+) -> Capture:
+    """Golden values for a graph that was captured before, from this model's weights and these inputs."""
+    with as_it_was(model), torch.no_grad():
+        eager = run_eager(model, args, kwargs)
+        weights = export.weights_of(model, graph, constants)
+        return _with_values(export.Exported(graph, weights), _tensors((args, kwargs)), eager, False, True)
 
 
 def _with_values(

@@ -9,7 +9,7 @@ from pathlib import Path
 import safetensors.torch
 import torch
 
-from torchport.errors import DiskError
+from torchport.errors import DiskError, TraceError
 from torchport.files import atomic_write
 
 
@@ -27,6 +27,13 @@ def write_tensors(
             safetensors.torch.save_file(_separate(tensors), temporary, metadata=info)
         except safetensors.SafetensorError as error:
             raise DiskError("TP0330", f"cannot write {path}: {error}", where=str(path)) from error
+
+
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise TraceError("TP0310", f"{path} cannot be read: {error}", where=str(path)) from error
 
 
 def _separate(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -9,6 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from torchport.files import cache_directory
+
 Range = tuple[tuple[int, int], tuple[int, int]]
 """From the first version that is supported to the first that is not."""
 PYTHON: Range = ((3, 11), (3, 14))
@@ -96,11 +98,6 @@ def _ask(*command: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return answer.stdout.strip().splitlines()[0] if answer.stdout.strip() else ""
-
-
-def cache_directory() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "torchport"
 
 
 def _cache() -> Finding:

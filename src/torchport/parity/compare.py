@@ -147,12 +147,13 @@ class _Comparison:
             self.culprit = (owner, finding)
 
     def _measure_own(self, call: Call, what: str, key: str) -> _Finding | None:
-        """How a value came out in lock-step; None for one that is another value's alias."""
+        """How a value came out in lock-step; None for an input that was handed on as it should be."""
         golden, lockstep = self.traces.golden, self.traces.lockstep
         stored = golden.resolve(key)
         if key not in lockstep:
             golden.get(key)
-            return None if stored != key else _missing(call, what, key)
+            handed_on = stored != key and key not in call.outputs
+            return None if handed_on else _missing(call, what, key)
         truth = self.traces.truth
         residual = truth.get(stored) if truth is not None and truth.has(stored) else None
         return self._judged(call, what, key, lockstep.get(key), self.rule, residual)

@@ -27,3 +27,7 @@ pub(super) fn call(path: &str, number: usize) -> String {
 pub(super) fn call_of_first_output(key: &str) -> Option<&str> {
     (!key.contains(['<', '/', ':'])).then_some(key)
 }
+
+pub(super) fn is_input(key: &str) -> bool {
+    key.contains('<')
+}

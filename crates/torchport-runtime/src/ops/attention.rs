@@ -1,14 +1,10 @@
-//! `torch.nn.functional.scaled_dot_product_attention`.
-//!
-//! A block of query rows at a time: scores, softmax with f64 sums, product with the values, so that
-//! the scores of all queries never exist together.
+//! `torch.nn.functional.scaled_dot_product_attention`: its rules for shapes and masks.
 
-use super::gemm::{gemm, Mat, Sizes, Target};
-use super::matmul::{broadcast_shape, matmul};
-use super::simd::simd;
-use super::storage::{compute_dtype, tensor, with_real, Real, SharedMut, View};
+use super::attention_blocks::attend;
+use super::kernel::broadcast_shape;
+use super::matmul::matmul;
+use super::real::{for_real, real_dtype, tensor_like};
 use candle::{bail, DType, Result, Tensor, D};
-use rayon::prelude::*;
 
 const OP: &str = "scaled_dot_product_attention";
 
@@ -38,7 +34,7 @@ pub fn sdpa(
     let mut shape = Attention::new(q, k, v, enable_gqa)?;
     shape.is_causal = is_causal;
     shape.scale = scale.unwrap_or(shape.scale);
-    let dtype = compute_dtype(q.dtype(), OP)?;
+    let dtype = real_dtype(OP, q.dtype())?;
     let mask = match mask {
         Some(mask) if mask.dtype() == DType::U8 => Some(mask.clone()),
         Some(mask) => Some(mask.to_dtype(dtype)?),
@@ -52,19 +48,19 @@ pub fn sdpa(
         return composed(&shape, &q_wide, &k, &v, mask.as_ref())?.to_dtype(q.dtype());
     }
     let dims = [&shape.batch[..], &[shape.queries, shape.value_dim]].concat();
-    with_real!(dtype, T => {
-        tensor(fused::<T>(&shape, &q_wide, &k, &v, mask.as_ref())?, &dims, q.dtype())
+    for_real!(dtype, T => {
+        tensor_like(q, attend::<T>(&shape, &q_wide, &k, &v, mask.as_ref())?, &dims)
     })
 }
 
-struct Attention {
-    batch: Vec<usize>,
-    queries: usize,
-    keys: usize,
-    dim: usize,
-    value_dim: usize,
-    scale: f64,
-    is_causal: bool,
+pub(super) struct Attention {
+    pub batch: Vec<usize>,
+    pub queries: usize,
+    pub keys: usize,
+    pub dim: usize,
+    pub value_dim: usize,
+    pub scale: f64,
+    pub is_causal: bool,
 }
 
 impl Attention {
@@ -117,7 +113,7 @@ impl Attention {
     }
 
     /// Where each matrix of `x` starts. An axis with fewer entries than the batch repeats each.
-    fn starts(&self, x: &Tensor) -> Vec<usize> {
+    pub fn starts(&self, x: &Tensor) -> Vec<usize> {
         let missing = self.batch.len() + 2 - x.rank();
         let mut starts = vec![0];
         for (axis, &count) in self.batch.iter().enumerate() {
@@ -129,213 +125,6 @@ impl Attention {
             starts = starts.into_iter().flat_map(entries).collect();
         }
         starts
-    }
-}
-
-/// Query rows at a time: as many scores as the second-level cache holds.
-fn block_rows(keys: usize) -> usize {
-    ((1 << 16) / keys.max(1)).clamp(16, 128)
-}
-
-fn fused<T: Real>(
-    shape: &Attention,
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    mask: Option<&Tensor>,
-) -> Result<Vec<T>> {
-    let matrix = shape.queries * shape.value_dim;
-    let starts = [shape.starts(q), shape.starts(k), shape.starts(v)];
-    let mut y = vec![T::ZERO; starts[0].len() * matrix];
-    if y.is_empty() || shape.keys == 0 {
-        return Ok(y);
-    }
-    let views = [
-        View::strided(q, OP)?,
-        View::strided(k, OP)?,
-        View::strided(v, OP)?,
-    ];
-    let [q, k, v] = [strides(q), strides(k), strides(v)];
-    let [q_values, k_values, v_values] = [
-        views[0].values()?,
-        views[1].values()?,
-        views[2].values::<T>()?,
-    ];
-    let mask_view = mask.map(|mask| View::strided(mask, OP)).transpose()?;
-    let mask = match (mask, &mask_view) {
-        (Some(mask), Some(view)) => Some(Mask::<T>::new(shape, mask, view)?),
-        _ => None,
-    };
-    let rows = block_rows(shape.keys);
-    let blocks = shape.queries.div_ceil(rows);
-    let values = SharedMut::new(&mut y);
-    (0..starts[0].len() * blocks)
-        .into_par_iter()
-        .for_each_init(Vec::new, |scores, index| {
-            let (head, first) = (index / blocks, index % blocks * rows);
-            let rows = rows.min(shape.queries - first);
-            let keys = match shape.is_causal {
-                true => shape.keys.min(first + rows),
-                false => shape.keys,
-            };
-            scores.resize(rows * keys, T::ZERO);
-            let target = |values, start, row_stride| Target {
-                values,
-                start,
-                row_stride,
-                accumulate: false,
-            };
-            let q = Mat::new(&q_values[starts[0][head] + first * q[0]..], q[0], q[1]);
-            let keys_t = Mat::new(&k_values[starts[1][head]..], k[1], k[0]);
-            let goal = target(SharedMut::new(scores), 0, keys);
-            // SAFETY: `scores` belongs to this thread.
-            unsafe {
-                gemm(
-                    Sizes {
-                        m: rows,
-                        n: keys,
-                        k: shape.dim,
-                    },
-                    goal,
-                    q,
-                    keys_t,
-                    false,
-                )
-            };
-            let mut sums = [0.0; 128];
-            for (row, (scores, sum)) in scores.chunks_mut(keys).zip(&mut sums).enumerate() {
-                let query = first + row;
-                let seen = if shape.is_causal {
-                    keys.min(query + 1)
-                } else {
-                    keys
-                };
-                let (scores, unseen) = scores.split_at_mut(seen);
-                unseen.fill(T::ZERO);
-                scale_row(scores, T::narrow(shape.scale));
-                if let Some(mask) = &mask {
-                    mask.apply(head, query, scores);
-                }
-                *sum = exponentials(scores);
-            }
-            let start = head * matrix + first * shape.value_dim;
-            let v = Mat::new(&v_values[starts[2][head]..], v[0], v[1]);
-            let sizes = Sizes {
-                m: rows,
-                n: shape.value_dim,
-                k: keys,
-            };
-            let weights = Mat::new(scores, keys, 1);
-            // SAFETY: this block's rows of `y` are written by no one else.
-            let y = unsafe {
-                gemm(
-                    sizes,
-                    target(values, start, shape.value_dim),
-                    weights,
-                    v,
-                    false,
-                );
-                std::slice::from_raw_parts_mut(values.offset(start), rows * shape.value_dim)
-            };
-            for (y, sum) in y.chunks_mut(shape.value_dim).zip(sums) {
-                scale_row(y, T::narrow(1.0 / sum));
-            }
-        });
-    Ok(y)
-}
-
-fn strides(x: &Tensor) -> [usize; 2] {
-    [x.stride()[x.rank() - 2], x.stride()[x.rank() - 1]]
-}
-
-/// A mask expanded to the shape of the scores.
-struct Mask<'a, T> {
-    values: MaskValues<'a, T>,
-    starts: Vec<usize>,
-    strides: [usize; 2],
-}
-
-enum MaskValues<'a, T> {
-    Added(&'a [T]),
-    Kept(&'a [u8]),
-}
-
-impl<'a, T: Real> Mask<'a, T> {
-    fn new(shape: &Attention, mask: &Tensor, view: &'a View) -> Result<Self> {
-        let values = match mask.dtype() {
-            DType::U8 => MaskValues::Kept(view.values()?),
-            _ => MaskValues::Added(view.values()?),
-        };
-        Ok(Self {
-            values,
-            starts: shape.starts(mask),
-            strides: strides(mask),
-        })
-    }
-
-    fn apply(&self, head: usize, query: usize, scores: &mut [T]) {
-        let start = self.starts[head] + query * self.strides[0];
-        // A stride of 0 repeats one value, which `step_by` cannot.
-        let step = self.strides[1].max(1);
-        let count = if self.strides[1] == 0 {
-            1
-        } else {
-            scores.len()
-        };
-        match self.values {
-            MaskValues::Added(values) => {
-                let mut row = values[start..].iter().step_by(step).take(count).cycle();
-                scores
-                    .iter_mut()
-                    .zip(&mut row)
-                    .for_each(|(score, &value)| *score += value);
-            }
-            MaskValues::Kept(values) => {
-                let lowest = T::narrow(f64::NEG_INFINITY);
-                let mut row = values[start..].iter().step_by(step).take(count).cycle();
-                scores
-                    .iter_mut()
-                    .zip(&mut row)
-                    .filter(|(_, &keep)| keep == 0)
-                    .for_each(|(score, _)| *score = lowest);
-            }
-        }
-    }
-}
-
-simd! {
-    fn scale_row<T: Real>(row: &mut [T], factor: T) {
-        for value in row {
-            *value *= factor;
-        }
-    }
-}
-
-simd! {
-    /// Replaces scores by `exp(score - maximum)` and returns their sum. When nothing is attended to,
-    /// all are 0 and the sum is infinite, which makes the row's output 0.
-    fn exponentials<T: Real>(scores: &mut [T]) -> f64 {
-        const LANES: usize = 16;
-        let lowest = T::narrow(f64::NEG_INFINITY);
-        let mut maxima = [lowest; LANES];
-        for chunk in scores.chunks(LANES) {
-            for (maximum, &score) in maxima.iter_mut().zip(chunk) {
-                *maximum = if score > *maximum { score } else { *maximum };
-            }
-        }
-        let maximum = maxima.into_iter().fold(lowest, |a, b| if b > a { b } else { a });
-        if maximum == lowest && scores.iter().all(|&score| score == lowest) {
-            scores.fill(T::ZERO);
-            return f64::INFINITY;
-        }
-        let mut sums = [0.0f64; LANES];
-        for chunk in scores.chunks_mut(LANES) {
-            for (sum, score) in sums.iter_mut().zip(chunk) {
-                *score = (*score - maximum).exp();
-                *sum += score.widen();
-            }
-        }
-        sums.iter().sum()
     }
 }
 
@@ -385,5 +174,94 @@ fn repeated_heads(shape: &Attention, x: &Tensor) -> Result<Tensor> {
             x.reshape([&outer[..outer.len() - 1], &[goal], inner].concat())
         }
         _ => Ok(x.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle::Device;
+
+    fn random(shape: &[usize]) -> Result<Tensor> {
+        Tensor::randn(0f32, 1.0, shape, &Device::Cpu)
+    }
+
+    fn close(a: &Tensor, b: &Tensor) -> Result<bool> {
+        let distance = (a - b)?.abs()?.flatten_all()?.max(0)?.to_scalar::<f32>()?;
+        Ok(a.dims() == b.dims() && distance < 1e-5)
+    }
+
+    #[test]
+    fn blocks_agree_with_the_composition() -> Result<()> {
+        let (q, k, v) = (
+            random(&[2, 6, 70, 16])?,
+            random(&[2, 2, 90, 16])?,
+            random(&[2, 2, 90, 24])?,
+        );
+        let bias = random(&[2, 1, 70, 90])?;
+        let keep = bias.gt(0f32)?;
+        for (mask, is_causal) in [
+            (None, false),
+            (None, true),
+            (Some(&bias), false),
+            (Some(&keep), false),
+        ] {
+            let y = sdpa(&q, &k, &v, mask, is_causal, Some(0.3), true)?;
+            let mut shape = Attention::new(&q, &k, &v, true)?;
+            (shape.is_causal, shape.scale) = (is_causal, 0.3);
+            let mask = mask
+                .map(|mask| mask.broadcast_as(shape.scores()))
+                .transpose()?;
+            assert!(close(&y, &composed(&shape, &q, &k, &v, mask.as_ref())?)?);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn rows_with_nothing_to_attend_to_are_zero() -> Result<()> {
+        let (q, k, v) = (
+            random(&[1, 2, 4])?,
+            random(&[1, 3, 4])?,
+            random(&[1, 3, 4])?,
+        );
+        let keep = Tensor::new(&[[1u8, 0, 1], [0, 0, 0]], &Device::Cpu)?;
+        let y = sdpa(&q, &k, &v, Some(&keep), false, None, false)?
+            .squeeze(0)?
+            .to_vec2::<f32>()?;
+        assert!(y[0].iter().all(|v| *v != 0.0));
+        assert_eq!(y[1], [0.0; 4]);
+        assert_eq!(
+            sdpa(
+                &q,
+                &k.narrow(1, 0, 0)?,
+                &v.narrow(1, 0, 0)?,
+                None,
+                false,
+                None,
+                false
+            )?
+            .sum_all()?
+            .to_scalar::<f32>()?,
+            0.0
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn transposed_views_are_read_in_place() -> Result<()> {
+        let heads_last = random(&[2, 9, 3, 8])?;
+        let q = heads_last.transpose(1, 2)?;
+        let y = sdpa(&q, &q, &q, None, true, None, false)?;
+        let q = q.contiguous()?;
+        assert!(close(&y, &sdpa(&q, &q, &q, None, true, None, false)?)?);
+        Ok(())
+    }
+
+    #[test]
+    fn heads_have_to_divide() -> Result<()> {
+        let (q, k) = (random(&[1, 6, 2, 4])?, random(&[1, 4, 3, 4])?);
+        assert!(sdpa(&q, &k, &k, None, false, None, true).is_err());
+        assert!(sdpa(&q, &k, &k, None, false, None, false).is_err());
+        Ok(())
     }
 }

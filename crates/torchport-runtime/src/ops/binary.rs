@@ -1,6 +1,7 @@
 //! Arithmetic on two tensors, with broadcasting. Both have the same dtype.
 
-use super::kernel::{compute_dtype, for_dtype, map, zip};
+use super::cast::round_to;
+use super::kernel::{compute_dtype, map, zip};
 use super::to_dtype;
 use candle::{bail, DType, Result, Tensor};
 
@@ -84,8 +85,6 @@ division_functions! {
         let quotient = a.wrapping_div(b);
         if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
     };
-    /// `torch.div(a, b, rounding_mode="trunc")`.
-    div_trunc(a, b) => (a / b).trunc(), a.wrapping_div(b);
     /// What remains of the floor division; it has the sign of `b`.
     remainder(a, b) => {
         let rest = a % b;
@@ -122,6 +121,16 @@ pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         _ => zip(&x, &y, |a: f32, b: f32| a / b)?,
     };
     to_dtype(&result, a.dtype())
+}
+
+/// `torch.div(a, b, rounding_mode="trunc")`.
+pub fn div_trunc(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if same_dtype("div", a, b)? != DType::I64 {
+        return super::trunc(&div(a, b)?);
+    }
+    let (x, y) = (to_dtype(a, DType::I64)?, to_dtype(b, DType::I64)?);
+    refuse_zero("div", &y)?;
+    to_dtype(&zip(&x, &y, i64::wrapping_div)?, a.dtype())
 }
 
 /// The angle of the point `(x, y)`; integers become f32.
@@ -186,14 +195,13 @@ macro_rules! comparisons {
                 DType::I64 => map(&wide, |v: i64| ((v as f64) $operator value) as u8),
                 DType::F64 => map(&wide, |v: f64| (v $operator value) as u8),
                 _ => {
-                    let value = for_dtype!("compare", x.dtype(), T => super::create::scalar::<T>(value).to_f32());
+                    let value = round_to(value, x.dtype()) as f32;
                     map(&wide, |v: f32| (v $operator value) as u8)
                 }
             }
         }
     )*};
 }
-use super::cast::Element;
 
 comparisons! {
     eq, eq_scalar, ==;

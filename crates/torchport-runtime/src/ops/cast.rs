@@ -19,7 +19,7 @@ pub(crate) trait Element: WithDType + Default {
 }
 
 macro_rules! integer_element {
-    ($($ty:ty),*) => {$(
+    ($($ty:ty, $through:ty);*) => {$(
         impl Element for $ty {
             #[inline(always)]
             fn to_i64(self) -> i64 {
@@ -39,11 +39,11 @@ macro_rules! integer_element {
             }
             #[inline(always)]
             fn from_f32(v: f32) -> Self {
-                truncate(v as f64) as $ty
+                <$through>::truncate(v as f64) as $ty
             }
             #[inline(always)]
             fn cast_from_f64(v: f64) -> Self {
-                truncate(v) as $ty
+                <$through>::truncate(v) as $ty
             }
             #[inline(always)]
             fn is_nonzero(self) -> bool {
@@ -56,14 +56,14 @@ macro_rules! integer_element {
         }
     )*};
 }
-integer_element!(u8, u32, i16, i32, i64);
+integer_element!(u8, i32; u32, i64; i16, i32; i32, i32; i64, i64);
 
 macro_rules! float_element {
     ($($ty:ty, $to_f32:expr, $to_f64:expr, $from_f32:expr, $from_f64:expr);* $(;)?) => {$(
         impl Element for $ty {
             #[inline(always)]
             fn to_i64(self) -> i64 {
-                truncate($to_f64(self))
+                i64::truncate($to_f64(self))
             }
             #[inline(always)]
             fn to_f32(self) -> f32 {
@@ -105,7 +105,7 @@ float_element!(
 impl Element for f64 {
     #[inline(always)]
     fn to_i64(self) -> i64 {
-        truncate(self)
+        i64::truncate(self)
     }
     #[inline(always)]
     fn to_f32(self) -> f32 {
@@ -137,15 +137,35 @@ impl Element for f64 {
     }
 }
 
-/// Cuts off the fraction. Like the instruction that torch compiles to, not a number and what is
+/// Cuts off the fraction. Like the instructions that torch compiles to, not a number and what is
 /// out of range give the smallest integer.
-#[inline(always)]
-fn truncate(v: f64) -> i64 {
-    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    if (-LIMIT..LIMIT).contains(&v) {
-        v as i64
-    } else {
-        i64::MIN
+trait Truncate {
+    fn truncate(v: f64) -> Self;
+}
+
+macro_rules! truncate {
+    ($($ty:ty, $limit:expr);*) => {$(
+        impl Truncate for $ty {
+            #[inline(always)]
+            fn truncate(v: f64) -> Self {
+                if v > -$limit - 1.0 && v < $limit {
+                    v as $ty
+                } else {
+                    <$ty>::MIN
+                }
+            }
+        }
+    )*};
+}
+truncate!(i32, 2_147_483_648.0; i64, 9_223_372_036_854_775_808.0);
+
+/// A Python number as torch passes it on for a tensor of `dtype`.
+pub(crate) fn round_to(value: f64, dtype: DType) -> f64 {
+    match dtype {
+        DType::F32 => value as f32 as f64,
+        DType::F16 => f16::cast_from_f64(value).cast_f64(),
+        DType::BF16 => bf16::cast_from_f64(value).cast_f64(),
+        _ => value,
     }
 }
 

@@ -4,10 +4,9 @@
 //! kernel of their own; the others are a matrix product with unfolded patches.
 
 use super::depthwise::depthwise;
-use super::gemm::{gemm, Mat, Sizes, Target};
-use super::storage::{compute_dtype, parameter, tensor, with_real, with_values, Real, SharedMut};
+use super::real::{for_real, parameter, real_dtype, tensor_like, with_values};
+use super::unfold::unfolded;
 use candle::{bail, Result, Tensor};
-use rayon::prelude::*;
 
 /// `torch.conv1d`, `conv2d` or `conv3d` by the rank of `w`, which has the shape
 /// (out, in / groups, kernel…); `x` may lack the batch dim. Options hold one value per axis, or one.
@@ -53,10 +52,10 @@ pub fn conv(
         return on_device(x, w, bias, &shape, axes);
     }
     let dims = [&[shape.batch, out_channels], &shape.output[3 - axes..]].concat();
-    with_real!(compute_dtype(x.dtype(), "conv")?, T => {
+    for_real!(real_dtype("conv", x.dtype())?, T => {
         let bias = parameter::<T>(bias)?;
-        let y = with_values::<T, _>(x, "conv", |x| {
-            with_values(w, "conv", |w| {
+        let y = with_values::<T, _>(x, |x| {
+            with_values(w, |w| {
                 Ok(if shape.in_channels == 1 && shape.groups > 1 {
                     depthwise(&shape, x, w, &bias)
                 } else {
@@ -64,7 +63,7 @@ pub fn conv(
                 })
             })
         })?;
-        tensor(y, &dims, x.dtype())
+        tensor_like(x, y, &dims)
     })
 }
 
@@ -122,7 +121,7 @@ impl Geometry {
     }
 
     /// Whether each output needs exactly the input at its own position.
-    fn is_pointwise(&self) -> bool {
+    pub fn is_pointwise(&self) -> bool {
         self.kernel == [1; 3] && self.stride == [1; 3] && self.padding == [0; 3]
     }
 }
@@ -151,146 +150,6 @@ pub(super) fn per_axis(op: &str, values: &[usize], axes: usize, fill: usize) -> 
     Ok(spread)
 }
 
-/// About how many unfolded values are worked on at once: what fits the second-level cache.
-const BLOCK: usize = 1 << 17;
-
-/// Unfolds the patches of a range of output positions into the columns of a matrix and multiplies
-/// the weights with it.
-fn unfolded<T: Real>(shape: &Geometry, x: &[T], w: &[T], bias: &[T]) -> Vec<T> {
-    let (plane, inner) = (shape.output_plane(), shape.in_channels * shape.taps());
-    let mut y = start_values(
-        shape.batch * shape.groups,
-        shape.groups,
-        shape.out_channels,
-        plane,
-        bias,
-    );
-    let threads = rayon::current_num_threads();
-    let images = shape.batch * shape.groups;
-    if y.is_empty() {
-        return y;
-    }
-    let widest = (BLOCK / inner.max(1)).max(64).next_multiple_of(16);
-    let parts = plane
-        .div_ceil(widest)
-        .max(threads.div_ceil(images))
-        .min(plane.div_ceil(64));
-    let width = plane.div_ceil(parts);
-    let values = SharedMut::new(&mut y);
-    let block = |columns: &mut Vec<T>, index: usize, parallel: bool| {
-        let (image, start) = (index / parts, index % parts * width);
-        let group = image % shape.groups;
-        let width = width.min(plane.saturating_sub(start));
-        if width == 0 {
-            return;
-        }
-        let x = &x[image * shape.in_channels * shape.input_plane()..];
-        let target = Target {
-            values,
-            start: image * shape.out_channels * plane + start,
-            row_stride: plane,
-            accumulate: true,
-        };
-        let w = Mat::new(&w[group * shape.out_channels * inner..], inner, 1);
-        let sizes = Sizes {
-            m: shape.out_channels,
-            n: width,
-            k: inner,
-        };
-        let patches = if shape.is_pointwise() {
-            Mat::new(&x[start..], plane, 1)
-        } else {
-            columns.resize(inner * width, T::ZERO);
-            unfold(shape, x, start, width, columns);
-            Mat::new(columns, width, 1)
-        };
-        // SAFETY: blocks write to disjoint positions of `y`.
-        unsafe { gemm(sizes, target, w, patches, parallel) };
-    };
-    if images * parts >= threads {
-        (0..images * parts)
-            .into_par_iter()
-            .for_each_init(Vec::new, |columns, index| block(columns, index, false));
-    } else {
-        let mut columns = Vec::new();
-        (0..images * parts).for_each(|index| block(&mut columns, index, true));
-    }
-    y
-}
-
-/// The output before any product is added to it: the bias of each channel, or zeros.
-pub(super) fn start_values<T: Real>(
-    images: usize,
-    groups: usize,
-    channels: usize,
-    plane: usize,
-    bias: &[T],
-) -> Vec<T> {
-    if bias.is_empty() {
-        return vec![T::ZERO; images * channels * plane];
-    }
-    let mut values = Vec::with_capacity(images * channels * plane);
-    for channel in 0..images * channels {
-        values.resize(values.len() + plane, bias[channel % (groups * channels)]);
-    }
-    values
-}
-
-/// Writes row (channel, tap) of the patches for output positions `start..start + width`.
-fn unfold<T: Real>(shape: &Geometry, x: &[T], start: usize, width: usize, columns: &mut [T]) {
-    let [_, kernel_h, kernel_w] = shape.kernel;
-    let taps = shape.taps();
-    for (row, out) in columns.chunks_exact_mut(width).enumerate() {
-        let (channel, tap) = (row / taps, row % taps);
-        let tap = [
-            tap / (kernel_h * kernel_w),
-            tap / kernel_w % kernel_h,
-            tap % kernel_w,
-        ];
-        let x = &x[channel * shape.input_plane()..][..shape.input_plane()];
-        unfold_row(shape, x, tap, start, out);
-    }
-}
-
-fn unfold_row<T: Real>(shape: &Geometry, x: &[T], tap: [usize; 3], start: usize, out: &mut [T]) {
-    let [_, out_h, out_w] = shape.output;
-    let (first, end) = shape.inside(2, tap[2], out_w, shape.input[2]);
-    let (stride, shift) = (shape.stride[2], tap[2] * shape.dilation[2]);
-    let source = |axis: usize, position: usize| {
-        let padded = position * shape.stride[axis] + tap[axis] * shape.dilation[axis];
-        padded
-            .checked_sub(shape.padding[axis])
-            .filter(|&i| i < shape.input[axis])
-    };
-    let mut written = 0;
-    while written < out.len() {
-        let position = start + written;
-        let (line, from) = (position / out_w, position % out_w);
-        let to = out_w.min(from + out.len() - written);
-        let out = &mut out[written..written + to - from];
-        written += to - from;
-        let (Some(d), Some(h)) = (source(0, line / out_h), source(1, line % out_h)) else {
-            out.fill(T::ZERO);
-            continue;
-        };
-        let x = &x[(d * shape.input[1] + h) * shape.input[2]..][..shape.input[2]];
-        let (lo, hi) = (first.clamp(from, to), end.clamp(from, to));
-        out[..lo - from].fill(T::ZERO);
-        out[hi - from..].fill(T::ZERO);
-        if lo < hi {
-            let x = &x[lo * stride + shift - shape.padding[2]..];
-            let out = &mut out[lo - from..hi - from];
-            if stride == 1 {
-                out.copy_from_slice(&x[..out.len()]);
-            } else {
-                out.iter_mut()
-                    .zip(x.iter().step_by(stride))
-                    .for_each(|(out, x)| *out = *x);
-            }
-        }
-    }
-}
-
 /// Candle's own convolution, for devices without kernels here.
 fn on_device(
     x: &Tensor,
@@ -315,5 +174,120 @@ fn on_device(
             y.broadcast_add(&bias.reshape(dims)?)
         }
         None => Ok(y),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle::{DType, Device};
+
+    fn random(shape: &[usize]) -> Result<Tensor> {
+        Tensor::randn(0f32, 1.0, shape, &Device::Cpu)?.to_dtype(DType::F64)
+    }
+
+    /// Sums up one output after the other, straight from the definition, for rank 4.
+    fn naive(
+        x: &Tensor,
+        w: &Tensor,
+        stride: [usize; 2],
+        padding: [usize; 2],
+        dilation: [usize; 2],
+        groups: usize,
+    ) -> Result<Vec<f64>> {
+        let (batch, _, height, width) = x.dims4()?;
+        let (out, channels, kernel_h, kernel_w) = w.dims4()?;
+        let size = |len: usize, kernel: usize, axis: usize| {
+            (len + 2 * padding[axis] - dilation[axis] * (kernel - 1) - 1) / stride[axis] + 1
+        };
+        let (out_h, out_w) = (size(height, kernel_h, 0), size(width, kernel_w, 1));
+        let x: Vec<f64> = x.flatten_all()?.to_vec1()?;
+        let w: Vec<f64> = w.flatten_all()?.to_vec1()?;
+        let mut y = vec![];
+        for index in 0..batch * out * out_h * out_w {
+            let (b, o) = (index / (out * out_h * out_w), index / (out_h * out_w) % out);
+            let (i, j) = (index / out_w % out_h, index % out_w);
+            let first = o / (out / groups) * channels;
+            let mut sum = 0.0;
+            for tap in 0..channels * kernel_h * kernel_w {
+                let (c, u, v) = (
+                    tap / (kernel_h * kernel_w),
+                    tap / kernel_w % kernel_h,
+                    tap % kernel_w,
+                );
+                let (h, l) = (
+                    i * stride[0] + u * dilation[0],
+                    j * stride[1] + v * dilation[1],
+                );
+                if (padding[0]..height + padding[0]).contains(&h)
+                    && (padding[1]..width + padding[1]).contains(&l)
+                {
+                    let plane = (b * channels * groups + first + c) * height;
+                    sum += w[o * channels * kernel_h * kernel_w + tap]
+                        * x[(plane + h - padding[0]) * width + l - padding[1]];
+                }
+            }
+            y.push(sum);
+        }
+        Ok(y)
+    }
+
+    #[test]
+    fn every_option_follows_the_definition() -> Result<()> {
+        let cases = [
+            ([2, 4, 9, 11], [6, 4, 3, 3], [1, 1], [1, 1], [1, 1], 1),
+            ([2, 4, 9, 11], [6, 2, 3, 5], [2, 1], [1, 3], [1, 2], 2),
+            ([1, 6, 10, 40], [6, 1, 3, 3], [1, 2], [1, 0], [2, 1], 6),
+            ([1, 3, 10, 10], [9, 1, 4, 2], [3, 3], [2, 5], [1, 3], 3),
+            ([2, 8, 5, 5], [4, 8, 1, 1], [1, 1], [0, 0], [1, 1], 1),
+            ([1, 8, 5, 5], [4, 4, 1, 1], [2, 2], [1, 0], [1, 1], 2),
+        ];
+        for (x, w, stride, padding, dilation, groups) in cases {
+            let (x, w) = (random(&x)?, random(&w)?);
+            let y = conv(&x, &w, None, &stride, &padding, &dilation, groups)?;
+            let expected = naive(&x, &w, stride, padding, dilation, groups)?;
+            for (value, expected) in y.flatten_all()?.to_vec1::<f64>()?.iter().zip(expected) {
+                assert!(
+                    (value - expected).abs() < 1e-12,
+                    "{:?} with {:?}",
+                    x.shape(),
+                    w.shape()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_volume_of_depth_one_is_an_image() -> Result<()> {
+        let (x, w, bias) = (
+            random(&[2, 3, 7, 8])?,
+            random(&[4, 3, 3, 2])?,
+            random(&[4])?,
+        );
+        let flat = conv(&x, &w, Some(&bias), &[2, 1], &[1, 1], &[1, 2], 1)?;
+        let (x, w) = (x.unsqueeze(2)?, w.unsqueeze(2)?);
+        let deep = conv(&x, &w, Some(&bias), &[1, 2, 1], &[0, 1, 1], &[1, 1, 2], 1)?;
+        assert_eq!(
+            deep.squeeze(2)?.flatten_all()?.to_vec1::<f64>()?,
+            flat.flatten_all()?.to_vec1::<f64>()?
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn unbatched_and_empty_inputs() -> Result<()> {
+        let w = random(&[4, 3, 2])?;
+        assert_eq!(
+            conv(&random(&[3, 9])?, &w, None, &[1], &[0], &[1], 1)?.dims(),
+            [4, 8]
+        );
+        let none = Tensor::zeros((0, 3, 9), DType::F64, &Device::Cpu)?;
+        assert_eq!(
+            conv(&none, &w, None, &[1], &[0], &[1], 1)?.dims(),
+            [0, 4, 8]
+        );
+        assert!(conv(&random(&[3, 1])?, &w, None, &[1], &[0], &[1], 1).is_err());
+        Ok(())
     }
 }

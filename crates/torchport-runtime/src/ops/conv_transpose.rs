@@ -1,9 +1,10 @@
 //! Transposed convolution in one, two and three dimensions: a matrix product spreads each input
 //! over the kernel's taps, which are then added up where they overlap.
 
-use super::conv::{per_axis, spatial_axes, start_values, Geometry};
+use super::conv::{per_axis, spatial_axes, Geometry};
 use super::gemm::{gemm, Mat, Sizes, Target};
-use super::storage::{compute_dtype, parameter, tensor, with_real, with_values, Real, SharedMut};
+use super::real::{for_real, parameter, real_dtype, tensor_like, with_values, Real, SharedMut};
+use super::unfold::start_values;
 use candle::{bail, Result, Tensor};
 use rayon::prelude::*;
 
@@ -37,7 +38,7 @@ pub fn conv_transpose(
         return y.squeeze(0);
     }
     let channels = x.dims()[1];
-    if groups == 0 || channels != w.dims()[0] || channels % groups != 0 {
+    if groups == 0 || channels != w.dims()[0] || !channels.is_multiple_of(groups) {
         bail!(
             "{OP}: input {:?} does not fit weight {:?} in {groups} groups",
             x.shape(),
@@ -65,12 +66,12 @@ pub fn conv_transpose(
         &shape.output[3 - axes..],
     ]
     .concat();
-    with_real!(compute_dtype(x.dtype(), OP)?, T => {
+    for_real!(real_dtype(OP, x.dtype())?, T => {
         let bias = parameter::<T>(bias)?;
-        let y = with_values::<T, _>(x, OP, |x| {
-            with_values(w, OP, |w| Ok(spread(&shape, x, w, &bias)))
+        let y = with_values::<T, _>(x, |x| {
+            with_values(w, |w| Ok(spread(&shape, x, w, &bias)))
         })?;
-        tensor(y, &dims, x.dtype())
+        tensor_like(x, y, &dims)
     })
 }
 
@@ -114,7 +115,7 @@ fn spread<T: Real>(shape: &Geometry, x: &[T], w: &[T], bias: &[T]) -> Vec<T> {
     let mut block = (BLOCK / (taps * inputs))
         .clamp(1, fair.max(1))
         .min(shape.out_channels);
-    while shape.out_channels % block != 0 {
+    while !shape.out_channels.is_multiple_of(block) {
         block -= 1;
     }
     let blocks = shape.out_channels / block;
@@ -197,5 +198,37 @@ fn add_tap<T: Real>(shape: &Geometry, tap: [usize; 3], products: &[T], y: &mut [
                     .for_each(|(y, p)| *y += *p),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conv;
+    use super::*;
+    use candle::{DType, Device};
+
+    fn random(shape: &[usize]) -> Result<Tensor> {
+        Tensor::randn(0f32, 1.0, shape, &Device::Cpu)?.to_dtype(DType::F64)
+    }
+
+    /// ⟨conv(x), y⟩ = ⟨x, conv_transpose(y)⟩ defines the transposed operation.
+    #[test]
+    fn is_the_adjoint_of_conv() -> Result<()> {
+        let (x, w) = (random(&[2, 4, 9, 11])?, random(&[6, 2, 3, 2])?);
+        let (stride, padding, dilation) = (&[2, 3], &[1, 0], &[1, 2]);
+        let forward = conv(&x, &w, None, stride, padding, dilation, 2)?;
+        let y = random(forward.dims())?;
+        let back = conv_transpose(&y, &w, None, stride, padding, &[0, 2], 2, dilation)?;
+        assert_eq!(back.dims(), [2, 4, 9, 11]);
+        let inner = |a: &Tensor, b: &Tensor| (a * b)?.sum_all()?.to_scalar::<f64>();
+        assert!((inner(&forward, &y)? - inner(&x, &back)?).abs() < 1e-10);
+        Ok(())
+    }
+
+    #[test]
+    fn output_padding_has_to_be_smaller_than_the_stride() -> Result<()> {
+        let (x, w) = (random(&[1, 1, 4])?, random(&[1, 1, 3])?);
+        assert!(conv_transpose(&x, &w, None, &[2], &[0], &[2], 1, &[1]).is_err());
+        Ok(())
     }
 }

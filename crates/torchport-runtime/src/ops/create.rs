@@ -17,7 +17,7 @@ pub fn arange(start: f64, end: f64, step: f64, dtype: DType, device: &Device) ->
         let at = |i: usize| start.wrapping_add((i as i64).wrapping_mul(step));
         Tensor::from_vec((0..len).map(at).collect::<Vec<_>>(), len, device)?
     } else {
-        let at = |i: usize| start + i as f64 * step;
+        let at = |i: usize| step.mul_add(i as f64, start);
         Tensor::from_vec((0..len).map(at).collect::<Vec<_>>(), len, device)?
     };
     to_dtype(&values, dtype)

@@ -2,8 +2,8 @@
 //! product, so each output is summed directly.
 
 use super::conv::Geometry;
-use super::simd::simd;
-use super::storage::Real;
+use super::kernel::vectorised;
+use super::real::Real;
 use rayon::prelude::*;
 
 /// All outputs of a depthwise convolution; `bias` is empty or has a value per output channel.
@@ -102,28 +102,37 @@ impl Padded {
             let (d, h) = (row / out_h * shape.stride[0], row % out_h * shape.stride[1]);
             let x = &buffer[(d * self.lines[1] + h) * self.line..];
             match out_w {
-                ..=8 => convolve_line::<T, 8>(x, &self.taps, w, bias, y),
-                ..=16 => convolve_line::<T, 16>(x, &self.taps, w, bias, y),
+                0..=8 => convolve_line::<T, 8>(x, &self.taps, w, bias, y),
+                9..=16 => convolve_line::<T, 16>(x, &self.taps, w, bias, y),
                 _ => convolve_line::<T, WIDEST_TILE>(x, &self.taps, w, bias, y),
             }
         }
     }
 }
 
-simd! {
-    fn convolve_line<T: Real, const TILE: usize>(x: &[T], taps: &[usize], w: &[T], bias: T, y: &mut [T]) {
-        for (tile, y) in y.chunks_mut(TILE).enumerate() {
-            let x = &x[tile * TILE..];
-            let mut sums = [T::ZERO; TILE];
-            for (&tap, &w) in taps.iter().zip(w) {
-                let x: &[T; TILE] = x[tap..tap + TILE].try_into().expect("a tile is in bounds");
-                for i in 0..TILE {
-                    sums[i] += w * x[i];
+fn convolve_line<T: Real, const TILE: usize>(
+    x: &[T],
+    taps: &[usize],
+    w: &[T],
+    bias: T,
+    y: &mut [T],
+) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (tile, y) in y.chunks_mut(TILE).enumerate() {
+                let x = &x[tile * TILE..];
+                let mut sums = [T::ZERO; TILE];
+                for (&tap, &w) in taps.iter().zip(w) {
+                    let x: &[T; TILE] = x[tap..tap + TILE].try_into().expect("a tile is in bounds");
+                    for i in 0..TILE {
+                        sums[i] += w * x[i];
+                    }
+                }
+                for (y, sum) in y.iter_mut().zip(sums) {
+                    *y = sum + bias;
                 }
             }
-            for (y, sum) in y.iter_mut().zip(sums) {
-                *y = sum + bias;
-            }
-        }
-    }
+        },
+    )
 }

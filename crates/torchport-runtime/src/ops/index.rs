@@ -1,9 +1,9 @@
 //! Reading parts of tensors: slices, rows, and elements by index.
 
 use super::cast::Element;
-use super::kernel::{broadcast_shape, fill, for_dtype, with_slice};
+use super::kernel::{fill, for_dtype, with_slice};
 use super::strided::{copy_strided, signed_strides, Walk};
-use super::{contiguous, to_bool, to_dtype};
+use super::to_dtype;
 use candle::{bail, DType, Result, Tensor};
 
 /// Where a Python slice begins in a dimension of `size`, and how many elements it has.
@@ -73,7 +73,13 @@ pub(crate) fn positions(
 }
 
 /// The blocks of `block` elements of `x` that begin at `offsets`, in a tensor of `shape`.
-fn take(op: &str, x: &Tensor, offsets: &[usize], block: usize, shape: &[usize]) -> Result<Tensor> {
+pub(crate) fn take(
+    op: &str,
+    x: &Tensor,
+    offsets: &[usize],
+    block: usize,
+    shape: &[usize],
+) -> Result<Tensor> {
     fn blocks<T: Element>(
         x: &Tensor,
         offsets: &[usize],
@@ -171,7 +177,7 @@ pub(crate) fn element_offsets(
     Ok(offsets)
 }
 
-fn contiguous_strides(dims: &[usize]) -> Vec<usize> {
+pub(crate) fn contiguous_strides(dims: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; dims.len()];
     for d in (1..dims.len()).rev() {
         strides[d - 1] = strides[d] * dims[d];
@@ -182,139 +188,9 @@ fn contiguous_strides(dims: &[usize]) -> Vec<usize> {
 /// `torch.gather(x, dim, index)`.
 pub fn gather(x: &Tensor, dim: usize, index: &Tensor) -> Result<Tensor> {
     if x.rank() == 0 {
-        let index = index.reshape(index.elem_count())?;
-        return index_select(&x.reshape(1)?, 0, &index)?.reshape(index.shape());
+        let flat = index.reshape(index.elem_count())?;
+        return index_select(&x.reshape(1)?, 0, &flat)?.reshape(index.shape());
     }
     let offsets = element_offsets("gather", x.dims(), dim, index)?;
     take("gather", x, &offsets, 1, index.dims())
-}
-
-/// Where the elements are that index tensors (`None` for a whole dimension) name together: blocks of
-/// `block` elements at `offsets` in a contiguous tensor, and the shape of the whole.
-pub(crate) struct Indexed {
-    pub(crate) offsets: Vec<usize>,
-    pub(crate) block: usize,
-    pub(crate) shape: Vec<usize>,
-}
-
-impl Indexed {
-    pub(crate) fn new(op: &str, dims: &[usize], indices: &[Option<&Tensor>]) -> Result<Self> {
-        let indices = expand_masks(op, dims, indices)?;
-        let strides = contiguous_strides(dims);
-        let indexed = |d: &usize| indices.get(*d).is_some_and(Option::is_some);
-        let chosen = (0..dims.len()).filter(indexed).collect::<Vec<_>>();
-        let (Some(&first), Some(&last)) = (chosen.first(), chosen.last()) else {
-            return Ok(Self {
-                offsets: vec![0],
-                block: dims.iter().product(),
-                shape: dims.to_vec(),
-            });
-        };
-        let mut common = vec![];
-        for index in indices.iter().flatten() {
-            common = broadcast_shape(&common, index.dims())?;
-        }
-        let mut named = vec![0; common.iter().product()];
-        for &d in &chosen {
-            if let Some(index) = &indices[d] {
-                let index = contiguous(&index.broadcast_as(&*common)?)?;
-                let rows = positions(op, &index, dims[d], true)?;
-                named
-                    .iter_mut()
-                    .zip(rows)
-                    .for_each(|(o, row)| *o += row * strides[d]);
-            }
-        }
-        let whole = (0..last).filter(|d| !indexed(d)).collect::<Vec<_>>();
-        let mut others = vec![0];
-        for &d in &whole {
-            others = cross(
-                &others,
-                &(0..dims[d]).map(|i| i * strides[d]).collect::<Vec<_>>(),
-            );
-        }
-        let whole_dims = whole.iter().map(|&d| dims[d]).collect::<Vec<_>>();
-        let rest = &dims[last + 1..];
-        // Index tensors side by side leave their dimensions in place, others put them first.
-        let adjacent = last - first + 1 == chosen.len();
-        let (offsets, shape) = match adjacent {
-            true => (
-                cross(&others, &named),
-                [&whole_dims, &common, rest].concat(),
-            ),
-            false => (
-                cross(&named, &others),
-                [&common, &whole_dims, rest].concat(),
-            ),
-        };
-        Ok(Self {
-            offsets,
-            block: rest.iter().product(),
-            shape,
-        })
-    }
-}
-
-fn cross(outer: &[usize], inner: &[usize]) -> Vec<usize> {
-    outer
-        .iter()
-        .flat_map(|&o| inner.iter().map(move |&i| o + i))
-        .collect()
-}
-
-/// A mask over some dimensions is as many vectors of indices.
-fn expand_masks(
-    op: &str,
-    dims: &[usize],
-    indices: &[Option<&Tensor>],
-) -> Result<Vec<Option<Tensor>>> {
-    let mut expanded = vec![];
-    for index in indices {
-        match index {
-            Some(mask) if mask.dtype() == DType::U8 => {
-                let covered = dims.get(expanded.len()..expanded.len() + mask.rank());
-                if covered != Some(mask.dims()) {
-                    bail!(
-                        "{op}: a mask of shape {:?} for a tensor of shape {dims:?}",
-                        mask.dims()
-                    )
-                }
-                let places = nonzero(mask)?;
-                for d in 0..mask.rank() {
-                    expanded.push(Some(places.narrow(1, d, 1)?.squeeze(1)?));
-                }
-            }
-            index => expanded.push(index.cloned()),
-        }
-    }
-    if expanded.len() > dims.len() {
-        bail!(
-            "{op}: {} indices for a tensor of shape {dims:?}",
-            expanded.len()
-        )
-    }
-    Ok(expanded)
-}
-
-/// The indices of all elements that are not zero, a row each (i64).
-pub fn nonzero(x: &Tensor) -> Result<Tensor> {
-    let strides = contiguous_strides(x.dims());
-    let places = with_slice(&to_bool(x)?, |values: &[u8]| {
-        let set = (0..values.len()).filter(|&i| values[i] != 0);
-        Ok(set
-            .flat_map(|i| (0..x.rank()).map(move |d| (i, d)))
-            .map(|(i, d)| (i / strides[d] % x.dims()[d]) as i64)
-            .collect::<Vec<_>>())
-    })?;
-    let count = match x.rank() {
-        0 => super::sum(&to_bool(x)?, &[], false)?.to_scalar::<i64>()? as usize,
-        rank => places.len() / rank,
-    };
-    Tensor::from_vec(places, (count, x.rank()), x.device())
-}
-
-/// `x[indices]` with index tensors or masks, `None` where a dimension stays whole.
-pub fn index(x: &Tensor, indices: &[Option<&Tensor>]) -> Result<Tensor> {
-    let indexed = Indexed::new("index", x.dims(), indices)?;
-    take("index", x, &indexed.offsets, indexed.block, &indexed.shape)
 }

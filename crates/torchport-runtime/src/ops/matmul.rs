@@ -1,8 +1,9 @@
 //! Matrix products with torch's rules for shapes: `matmul` and `linear`.
 
 use super::gemm::{gemm, Mat, Sizes, Target};
-use super::storage::{
-    compute_dtype, parameter, tensor, with_real, with_values, Real, SharedMut, View,
+use super::kernel::broadcast_shape;
+use super::real::{
+    for_real, parameter, real_dtype, tensor_like, with_values, Real, SharedMut, Strided,
 };
 use candle::{bail, Result, Tensor, D};
 use rayon::prelude::*;
@@ -53,14 +54,14 @@ pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         n: out,
         k: inner,
     };
-    let dtype = compute_dtype(x.dtype(), "linear")?;
+    let dtype = real_dtype("linear", x.dtype())?;
     let w = w.to_dtype(dtype)?;
-    let y = with_real!(dtype, T => {
-        let weight = View::strided(&w, "linear")?;
+    let y = for_real!(dtype, T => {
+        let weight = Strided::new(&w);
         let weight = Mat::new(weight.values::<T>()?, w.stride()[1], w.stride()[0]);
         let bias = parameter::<T>(bias)?;
-        let y = with_values(x, "linear", |x| Ok(affine(sizes, x, weight, &bias)))?;
-        tensor(y, &[batch, &[out]].concat(), x.dtype())?
+        let y = with_values(x, |x| Ok(affine(sizes, x, weight, &bias)))?;
+        tensor_like(x, y, &[batch, &[out]].concat())?
     });
     Ok(y)
 }
@@ -94,15 +95,15 @@ fn batched(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         return a.contiguous()?.broadcast_matmul(&b.contiguous()?);
     }
     let batch = broadcast_shape(a_batch, b_batch)?;
-    let dtype = compute_dtype(a.dtype(), "matmul")?;
+    let dtype = real_dtype("matmul", a.dtype())?;
     let lhs = a
         .to_dtype(dtype)?
         .broadcast_as([&batch[..], a_dims].concat())?;
     let rhs = b
         .to_dtype(dtype)?
         .broadcast_as([&batch[..], b_dims].concat())?;
-    let y = with_real!(dtype, T => {
-        tensor(products::<T>(&lhs, &rhs)?, &[&batch[..], &[m, n]].concat(), a.dtype())?
+    let y = for_real!(dtype, T => {
+        tensor_like(a, products::<T>(&lhs, &rhs)?, &[&batch[..], &[m, n]].concat())?
     });
     Ok(y)
 }
@@ -123,7 +124,7 @@ fn products<T: Real>(lhs: &Tensor, rhs: &Tensor) -> Result<Vec<T>> {
     if y.is_empty() || sizes.k == 0 {
         return Ok(y);
     }
-    let (lhs_view, rhs_view) = (View::strided(lhs, "matmul")?, View::strided(rhs, "matmul")?);
+    let (lhs_view, rhs_view) = (Strided::new(lhs), Strided::new(rhs));
     let (lhs_values, rhs_values) = (lhs_view.values::<T>()?, rhs_view.values::<T>()?);
     let (lhs_strides, rhs_strides) = (&lhs.stride()[rank - 2..], &rhs.stride()[rank - 2..]);
     let values = SharedMut::new(&mut y);
@@ -158,7 +159,7 @@ fn products<T: Real>(lhs: &Tensor, rhs: &Tensor) -> Result<Vec<T>> {
 }
 
 /// Where each index of `dims`, in order, starts in a storage with `strides`.
-pub(super) fn offsets(dims: &[usize], strides: &[usize]) -> Vec<usize> {
+fn offsets(dims: &[usize], strides: &[usize]) -> Vec<usize> {
     let mut starts = vec![0];
     for (&dim, &stride) in dims.iter().zip(strides) {
         starts = starts
@@ -169,14 +170,79 @@ pub(super) fn offsets(dims: &[usize], strides: &[usize]) -> Vec<usize> {
     starts
 }
 
-pub(super) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
-    let rank = a.len().max(b.len());
-    let dim = |dims: &[usize], i: usize| (i + dims.len()).checked_sub(rank).map_or(1, |i| dims[i]);
-    (0..rank)
-        .map(|i| match (dim(a, i), dim(b, i)) {
-            (x, y) if x == y || y == 1 => Ok(x),
-            (1, y) => Ok(y),
-            _ => bail!("shapes {a:?} and {b:?} do not broadcast"),
-        })
-        .collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle::{DType, Device};
+
+    fn counted(shape: &[usize], dtype: DType) -> Result<Tensor> {
+        let count = shape.iter().product::<usize>() as u32;
+        let values = Tensor::arange(0, count, &Device::Cpu)?.to_dtype(DType::F64)?;
+        (values * 0.37)?.sin()?.reshape(shape)?.to_dtype(dtype)
+    }
+
+    #[test]
+    fn shapes_follow_torch() -> Result<()> {
+        let cases: [(&[usize], &[usize], &[usize]); 7] = [
+            (&[4], &[4], &[]),
+            (&[4], &[4, 5], &[5]),
+            (&[3, 4], &[4], &[3]),
+            (&[2, 3, 4], &[4, 5], &[2, 3, 5]),
+            (&[2, 1, 3, 4], &[5, 4, 6], &[2, 5, 3, 6]),
+            (&[0, 3, 4], &[4, 5], &[0, 3, 5]),
+            (&[3, 0], &[0, 5], &[3, 5]),
+        ];
+        for (a, b, y) in cases {
+            let product = matmul(&counted(a, DType::F32)?, &counted(b, DType::F32)?)?;
+            assert_eq!(product.dims(), y, "{a:?} times {b:?}");
+        }
+        assert!(matmul(
+            &counted(&[3, 4], DType::F32)?,
+            &counted(&[3, 4], DType::F32)?
+        )
+        .is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn linear_reads_transposed_views_and_adds_the_bias() -> Result<()> {
+        let (x, w) = (
+            counted(&[2, 3, 40], DType::F32)?,
+            counted(&[40, 7], DType::F32)?,
+        );
+        let bias = counted(&[7], DType::F32)?;
+        let y = linear(&x, &w.t()?, Some(&bias))?
+            .flatten_to(1)?
+            .to_vec2::<f32>()?;
+        let (x, w) = (x.flatten_to(1)?.to_vec2::<f32>()?, w.to_vec2::<f32>()?);
+        let bias = bias.to_vec1::<f32>()?;
+        for (i, row) in y.iter().enumerate() {
+            for (j, &value) in row.iter().enumerate() {
+                let product: f64 = (0..40).map(|k| x[i][k] as f64 * w[k][j] as f64).sum();
+                assert!((value as f64 - product - bias[j] as f64).abs() < 1e-6);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn long_sums_of_a_row_keep_their_precision() -> Result<()> {
+        let ones = Tensor::ones((1, 1 << 20), DType::F32, &Device::Cpu)?;
+        let tenths = (Tensor::ones((1 << 20, 3), DType::F32, &Device::Cpu)? * 0.1)?;
+        let expected = 0.1f32 as f64 * (1 << 20) as f64;
+        for value in matmul(&ones, &tenths)?.flatten_all()?.to_vec1::<f32>()? {
+            assert!((value as f64 - expected).abs() < 2e-6 * expected);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn half_types_are_summed_in_f32() -> Result<()> {
+        for dtype in [DType::F16, DType::BF16] {
+            let ones = Tensor::ones((2, 4096), dtype, &Device::Cpu)?;
+            let y = linear(&ones, &ones, None)?.to_dtype(DType::F32)?;
+            assert_eq!(y.to_vec2::<f32>()?, [[4096.0; 2]; 2]);
+        }
+        Ok(())
+    }
 }

@@ -1,8 +1,8 @@
 //! Normalisation layers in eval mode. Moments and the normalised values are computed in f64 and
 //! rounded once.
 
-use super::simd::simd;
-use super::storage::{compute_dtype, parameter, tensor, with_real, with_values, Real};
+use super::kernel::vectorised;
+use super::real::{for_real, parameter, real_dtype, tensor_like, with_values, Real};
 use candle::{bail, Result, Tensor, D};
 use rayon::prelude::*;
 
@@ -47,9 +47,9 @@ pub fn group_norm(
         let y = normalised_rows(&rows, eps, Statistic::Variance)?.reshape(x.shape())?;
         return scaled(&y, &channel_shape(x), weight, bias)?.to_dtype(x.dtype());
     }
-    with_real!(compute_dtype(x.dtype(), "group_norm")?, T => {
+    for_real!(real_dtype("group_norm", x.dtype())?, T => {
         let (weight, bias) = (parameter::<T>(weight)?, parameter::<T>(bias)?);
-        let y = with_values(x, "group_norm", |x| {
+        let y = with_values(x, |x| {
             let mut y = vec![T::ZERO; x.len()];
             y.par_chunks_mut(row).zip(x.par_chunks(row)).enumerate().for_each(|(i, (y, x))| {
                 let (mean, scale) = Statistic::Variance.of(x, eps);
@@ -63,7 +63,7 @@ pub fn group_norm(
             });
             Ok(y)
         })?;
-        tensor(y, x.dims(), x.dtype())
+        tensor_like(x, y, x.dims())
     })
 }
 
@@ -84,7 +84,7 @@ pub fn batch_norm(
     if x.elem_count() == 0 {
         return Ok(x.clone());
     }
-    let dtype = compute_dtype(x.dtype(), "batch_norm")?;
+    let dtype = real_dtype("batch_norm", x.dtype())?;
     if !x.device().is_cpu() {
         let shape = channel_shape(x);
         let (mean, var) = (mean.to_dtype(dtype)?, var.to_dtype(dtype)?);
@@ -99,8 +99,8 @@ pub fn batch_norm(
     let (mean, var) = (parameter::<f64>(Some(mean))?, parameter::<f64>(Some(var))?);
     let (weight, bias) = (parameter::<f64>(weight)?, parameter::<f64>(bias)?);
     let scales: Vec<f64> = var.iter().map(|var| 1.0 / (var + eps).sqrt()).collect();
-    with_real!(dtype, T => {
-        let y = with_values::<T, _>(x, "batch_norm", |x| {
+    for_real!(dtype, T => {
+        let y = with_values::<T, _>(x, |x| {
             let mut y = vec![T::ZERO; x.len()];
             y.par_chunks_mut(plane).zip(x.par_chunks(plane)).enumerate().with_min_len(64).for_each(
                 |(i, (y, x))| {
@@ -112,7 +112,7 @@ pub fn batch_norm(
             );
             Ok(y)
         })?;
-        tensor(y, x.dims(), x.dtype())
+        tensor_like(x, y, x.dims())
     })
 }
 
@@ -157,9 +157,9 @@ fn over_last_dims(
         let y = normalised_rows(&rows, eps, statistic)?.reshape(x.shape())?;
         return scaled(&y, dims, weight, bias)?.to_dtype(x.dtype());
     }
-    with_real!(compute_dtype(x.dtype(), "a norm")?, T => {
+    for_real!(real_dtype("a norm", x.dtype())?, T => {
         let (weight, bias) = (parameter::<T>(weight)?, parameter::<T>(bias)?);
-        let y = with_values::<T, _>(x, "a norm", |x| {
+        let y = with_values::<T, _>(x, |x| {
             let mut y = vec![T::ZERO; x.len()];
             y.par_chunks_mut(row).zip(x.par_chunks(row)).with_min_len(1024 / row + 1).for_each(
                 |(y, x)| {
@@ -169,7 +169,7 @@ fn over_last_dims(
             );
             Ok(y)
         })?;
-        tensor(y, x.dims(), x.dtype())
+        tensor_like(x, y, x.dims())
     })
 }
 
@@ -187,66 +187,82 @@ fn check_parameters(op: &str, len: usize, parameters: [Option<&Tensor>; 2]) -> R
 
 const LANES: usize = 16;
 
-simd! {
-    pub(super) fn sum<T: Real>(row: &[T]) -> f64 {
-        let mut lanes = [0.0f64; LANES];
-        let chunks = row.chunks_exact(LANES);
-        let rest: f64 = chunks.remainder().iter().map(|v| v.widen()).sum();
-        for chunk in chunks {
-            for (lane, v) in lanes.iter_mut().zip(chunk) {
-                *lane += v.widen();
+pub(super) fn sum<T: Real>(row: &[T]) -> f64 {
+    vectorised(
+        #[inline(always)]
+        || {
+            let mut lanes = [0.0f64; LANES];
+            let chunks = row.chunks_exact(LANES);
+            let rest: f64 = chunks.remainder().iter().map(|v| v.widen()).sum();
+            for chunk in chunks {
+                for (lane, v) in lanes.iter_mut().zip(chunk) {
+                    *lane += v.widen();
+                }
             }
-        }
-        lanes.iter().sum::<f64>() + rest
-    }
+            lanes.iter().sum::<f64>() + rest
+        },
+    )
 }
 
-simd! {
-    fn squared_distance<T: Real>(row: &[T], from: f64) -> f64 {
-        let mut lanes = [0.0f64; LANES];
-        let chunks = row.chunks_exact(LANES);
-        let rest: f64 = chunks.remainder().iter().map(|v| (v.widen() - from).powi(2)).sum();
-        for chunk in chunks {
-            for (lane, v) in lanes.iter_mut().zip(chunk) {
-                let distance = v.widen() - from;
-                *lane += distance * distance;
+fn squared_distance<T: Real>(row: &[T], from: f64) -> f64 {
+    vectorised(
+        #[inline(always)]
+        || {
+            let mut lanes = [0.0f64; LANES];
+            let chunks = row.chunks_exact(LANES);
+            let rest: f64 = chunks
+                .remainder()
+                .iter()
+                .map(|v| (v.widen() - from).powi(2))
+                .sum();
+            for chunk in chunks {
+                for (lane, v) in lanes.iter_mut().zip(chunk) {
+                    let distance = v.widen() - from;
+                    *lane += distance * distance;
+                }
             }
-        }
-        lanes.iter().sum::<f64>() + rest
-    }
+            lanes.iter().sum::<f64>() + rest
+        },
+    )
 }
 
-simd! {
-    /// An empty weight means 1, an empty bias 0.
-    fn normalise<T: Real>(x: &[T], mean: f64, scale: f64, weight: &[T], bias: &[T], y: &mut [T]) {
-        let rows = y.iter_mut().zip(x);
-        match (weight, bias) {
-            ([], []) => rows.for_each(|(y, x)| *y = T::narrow((x.widen() - mean) * scale)),
-            (weight, []) => rows.zip(weight).for_each(|((y, x), w)| {
-                *y = T::narrow((x.widen() - mean) * scale * w.widen())
-            }),
-            ([], bias) => rows.zip(bias).for_each(|((y, x), b)| {
-                *y = T::narrow((x.widen() - mean) * scale + b.widen())
-            }),
-            (weight, bias) => rows.zip(weight).zip(bias).for_each(|(((y, x), w), b)| {
-                *y = T::narrow((x.widen() - mean) * scale * w.widen() + b.widen())
-            }),
-        }
-    }
+/// An empty weight means 1, an empty bias 0.
+fn normalise<T: Real>(x: &[T], mean: f64, scale: f64, weight: &[T], bias: &[T], y: &mut [T]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            let rows = y.iter_mut().zip(x);
+            match (weight, bias) {
+                ([], []) => rows.for_each(|(y, x)| *y = T::narrow((x.widen() - mean) * scale)),
+                (weight, []) => rows
+                    .zip(weight)
+                    .for_each(|((y, x), w)| *y = T::narrow((x.widen() - mean) * scale * w.widen())),
+                ([], bias) => rows
+                    .zip(bias)
+                    .for_each(|((y, x), b)| *y = T::narrow((x.widen() - mean) * scale + b.widen())),
+                (weight, bias) => rows.zip(weight).zip(bias).for_each(|(((y, x), w), b)| {
+                    *y = T::narrow((x.widen() - mean) * scale * w.widen() + b.widen())
+                }),
+            }
+        },
+    )
 }
 
-simd! {
-    fn shift_scale<T: Real>(x: &[T], mean: f64, scale: f64, weight: f64, bias: f64, y: &mut [T]) {
-        let scale = scale * weight;
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = T::narrow((x.widen() - mean) * scale + bias);
-        }
-    }
+fn shift_scale<T: Real>(x: &[T], mean: f64, scale: f64, weight: f64, bias: f64, y: &mut [T]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            let scale = scale * weight;
+            for (y, x) in y.iter_mut().zip(x) {
+                *y = T::narrow((x.widen() - mean) * scale + bias);
+            }
+        },
+    )
 }
 
 /// What the kernels do, from candle's operations, for other devices.
 fn normalised_rows(rows: &Tensor, eps: f64, statistic: Statistic) -> Result<Tensor> {
-    let rows = rows.to_dtype(compute_dtype(rows.dtype(), "a norm")?)?;
+    let rows = rows.to_dtype(real_dtype("a norm", rows.dtype())?)?;
     let rows = match statistic {
         Statistic::Variance => rows.broadcast_sub(&rows.mean_keepdim(D::Minus1)?)?,
         Statistic::MeanSquare => rows,

@@ -1,6 +1,7 @@
 //! Padding and cropping as in `torch.nn.functional.pad`, for every dtype.
 
-use super::storage::{tensor, with_any, with_values};
+use super::kernel::for_dtype;
+use super::real::{tensor_like, with_values};
 use candle::{bail, Result, Tensor, WithDType};
 use rayon::prelude::*;
 
@@ -18,7 +19,7 @@ pub enum PadMode {
 /// Pads with `padding` in torch's order: before and after the last dim, then the one before it…
 /// Negative values crop.
 pub fn pad(x: &Tensor, padding: &[i64], mode: PadMode) -> Result<Tensor> {
-    if padding.len() % 2 != 0 || padding.len() / 2 > x.rank() {
+    if !padding.len().is_multiple_of(2) || padding.len() / 2 > x.rank() {
         bail!("pad: {padding:?} does not fit {:?}", x.shape());
     }
     let mut sources: Vec<Vec<usize>> = x.dims().iter().map(|&dim| (0..dim).collect()).collect();
@@ -38,18 +39,22 @@ pub(super) const OUTSIDE: usize = usize::MAX;
 /// Picks `sources[axis]` along every axis of `x`.
 pub(super) fn gather_axes(x: &Tensor, sources: &[Vec<usize>], fill: f64) -> Result<Tensor> {
     let shape: Vec<usize> = sources.iter().map(Vec::len).collect();
-    with_any!(x.dtype(), "pad", T => {
-        let y = with_values::<T, _>(x, "pad", |values| {
+    for_dtype!("pad", x.dtype(), T => {
+        let y = with_values::<T, _>(x, |values| {
             Ok(gather(values, x.dims(), sources, <T as WithDType>::from_f64(fill)))
         })?;
-        tensor(y, &shape, x.dtype())
+        tensor_like(x, y, &shape)
     })
 }
 
 fn padded_axis(len: usize, before: i64, after: i64, mode: PadMode) -> Result<Vec<usize>> {
     let size = len as i64;
     let total = size + before + after;
-    if total < 0 {
+    let may_be_empty = matches!(
+        mode,
+        PadMode::Zeros | PadMode::Constant(_) | PadMode::Circular
+    );
+    if total < 0 || (total == 0 && !may_be_empty) {
         bail!("pad: nothing is left of {len} after {before} and {after}");
     }
     let reach = before.max(after);
@@ -155,5 +160,58 @@ fn copy_runs<T: Copy>(x: &[T], runs: &[Run], y: &mut [T]) {
             1 => y[run.output] = x[run.input],
             len => y[run.output..][..len].copy_from_slice(&x[run.input..][..len]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle::Device;
+
+    fn padded(padding: &[i64], mode: PadMode) -> Result<Vec<i64>> {
+        let x = Tensor::arange(1i64, 6, &Device::Cpu)?;
+        pad(&x, padding, mode)?.to_vec1()
+    }
+
+    #[test]
+    fn modes_fill_the_borders_as_torch_does() -> Result<()> {
+        assert_eq!(padded(&[2, 1], PadMode::Zeros)?, [0, 0, 1, 2, 3, 4, 5, 0]);
+        assert_eq!(padded(&[1, 0], PadMode::Constant(7.0))?, [7, 1, 2, 3, 4, 5]);
+        assert_eq!(
+            padded(&[2, 3], PadMode::Reflect)?,
+            [3, 2, 1, 2, 3, 4, 5, 4, 3, 2]
+        );
+        assert_eq!(
+            padded(&[2, 1], PadMode::Replicate)?,
+            [1, 1, 1, 2, 3, 4, 5, 5]
+        );
+        assert_eq!(
+            padded(&[2, 1], PadMode::Circular)?,
+            [4, 5, 1, 2, 3, 4, 5, 1]
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn negative_padding_crops() -> Result<()> {
+        assert_eq!(padded(&[-1, -2], PadMode::Zeros)?, [2, 3]);
+        assert_eq!(padded(&[-2, 2], PadMode::Reflect)?, [3, 4, 5, 4, 3]);
+        assert_eq!(padded(&[-2, 2], PadMode::Circular)?, [3, 4, 5, 3, 4]);
+        assert!(padded(&[-3, -3], PadMode::Zeros).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn the_first_pair_belongs_to_the_last_dim() -> Result<()> {
+        let x = Tensor::new(&[[1u8, 2], [3, 4]], &Device::Cpu)?;
+        let y = pad(&x, &[1, 0, 0, 1], PadMode::Zeros)?;
+        assert_eq!(y.to_vec2::<u8>()?, [[0, 1, 2], [0, 3, 4], [0, 0, 0]]);
+        Ok(())
+    }
+
+    #[test]
+    fn reflecting_more_than_there_is_fails() {
+        assert!(padded(&[5, 0], PadMode::Reflect).is_err());
+        assert!(padded(&[6, 0], PadMode::Circular).is_err());
     }
 }

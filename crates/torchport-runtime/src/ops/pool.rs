@@ -3,11 +3,11 @@
 //! Each output line first reduces the lines its windows cover, elementwise, then the columns. Sums
 //! are f64; NaN wins over every number in a maximum.
 
-use super::conv::per_axis;
+use super::kernel::{for_dtype, vectorised};
 use super::norm::sum;
-use super::simd::simd;
-use super::storage::{compute_dtype, tensor, with_any, with_real, with_values, Real};
-use candle::{bail, Result, Tensor, WithDType};
+use super::real::{for_real, real_dtype, tensor_like, with_values, Real};
+use super::windows::{Window, Windows};
+use candle::{Result, Tensor, WithDType};
 use rayon::prelude::*;
 
 /// `torch.max_pool1d`, `2d` or `3d` by the length of `kernel`; an empty `stride` means the kernel.
@@ -53,156 +53,10 @@ pub fn adaptive_max_pool(x: &Tensor, output: &[usize]) -> Result<Tensor> {
     max_over(x, &Windows::adaptive(x, output)?)
 }
 
-/// What one output covers along one axis: every `step`-th of `start..end`, all inside the input.
-struct Window {
-    start: usize,
-    end: usize,
-    step: usize,
-    with_padding: usize,
-}
-
-/// The windows of three axes; for fewer, those in front have one window of one element.
-struct Windows {
-    input: [usize; 3],
-    axes: [Vec<Window>; 3],
-    shape: Vec<usize>,
-}
-
-impl Windows {
-    fn fixed(
-        x: &Tensor,
-        kernel: &[usize],
-        stride: &[usize],
-        padding: &[usize],
-        dilation: &[usize],
-        ceil_mode: bool,
-    ) -> Result<Self> {
-        let count = kernel.len();
-        let stride = if stride.is_empty() { kernel } else { stride };
-        let kernel = per_axis("pool", kernel, count, 1)?;
-        let stride = per_axis("pool", stride, count, 1)?;
-        let padding = per_axis("pool", padding, count, 0)?;
-        let dilation = per_axis("pool", dilation, count, 1)?;
-        Self::new(x, count, |axis, len| {
-            let (kernel, padding) = (kernel[axis], padding[axis]);
-            fixed_axis(
-                len,
-                kernel,
-                stride[axis],
-                padding,
-                dilation[axis],
-                ceil_mode,
-            )
-        })
-    }
-
-    fn adaptive(x: &Tensor, output: &[usize]) -> Result<Self> {
-        let sizes = per_axis("adaptive pool", output, output.len(), 1)?;
-        Self::new(x, output.len(), |axis, len| {
-            Ok(adaptive_axis(len, sizes[axis]))
-        })
-    }
-
-    fn new(
-        x: &Tensor,
-        count: usize,
-        windows: impl Fn(usize, usize) -> Result<Vec<Window>>,
-    ) -> Result<Self> {
-        if !(1..=3).contains(&count) || !(count + 1..=count + 2).contains(&x.rank()) {
-            bail!("no pooling of {count} axes of {:?}", x.shape());
-        }
-        let (outer, inner) = x.dims().split_at(x.rank() - count);
-        let input = per_axis("pool", inner, count, 1)?;
-        let axis = |axis| windows(axis, input[axis]);
-        let axes = [axis(0)?, axis(1)?, axis(2)?];
-        let inner = axes[3 - count..].iter().map(Vec::len);
-        let shape = outer.iter().copied().chain(inner).collect();
-        Ok(Self { input, axes, shape })
-    }
-
-    fn output_plane(&self) -> usize {
-        self.axes.iter().map(Vec::len).product()
-    }
-
-    /// Runs `line(covered input lines, windows, output line)` for every line of one plane.
-    fn for_lines<T>(&self, y: &mut [T], mut line: impl FnMut(&[usize], [&Window; 2], &mut [T])) {
-        let [depth, height, width] = &self.axes;
-        let mut lines = y.chunks_mut(width.len());
-        let mut covered = vec![];
-        for d in depth {
-            for h in height {
-                covered.clear();
-                for d in (d.start..d.end).step_by(d.step) {
-                    covered.extend(
-                        (h.start..h.end)
-                            .step_by(h.step)
-                            .map(|h| d * self.input[1] + h),
-                    );
-                }
-                if let Some(y) = lines.next() {
-                    line(&covered, [d, h], y);
-                }
-            }
-        }
-    }
-}
-
-fn fixed_axis(
-    len: usize,
-    kernel: usize,
-    stride: usize,
-    padding: usize,
-    dilation: usize,
-    ceil_mode: bool,
-) -> Result<Vec<Window>> {
-    if kernel == 0 || stride == 0 || dilation == 0 {
-        bail!("pool: kernel, stride and dilation have to be positive");
-    }
-    let reach = dilation * (kernel - 1) + 1;
-    if 2 * padding > reach {
-        bail!("pool: padding {padding} is more than half of the kernel's reach of {reach}");
-    }
-    let Some(room) = (len + 2 * padding).checked_sub(reach) else {
-        bail!(
-            "pool: kernel reaches over {reach}, the padded input has {}",
-            len + 2 * padding
-        );
-    };
-    let mut count = room / stride + 1;
-    // A window that begins behind the input would see nothing but padding.
-    if ceil_mode && room % stride != 0 && count * stride < len + padding {
-        count += 1;
-    }
-    let window = |index: usize| {
-        let begin = index * stride;
-        let skipped = padding.saturating_sub(begin).div_ceil(dilation) * dilation;
-        let start = (begin + skipped - padding).min(len);
-        let end = (begin + reach).saturating_sub(padding).clamp(start, len);
-        let with_padding = (begin + reach).min(len + 2 * padding) - begin;
-        Window {
-            start,
-            end,
-            step: dilation,
-            with_padding,
-        }
-    };
-    Ok((0..count).map(window).collect())
-}
-
-fn adaptive_axis(len: usize, count: usize) -> Vec<Window> {
-    let window = |index: usize| Window {
-        start: index * len / count,
-        end: ((index + 1) * len).div_ceil(count),
-        step: 1,
-        with_padding: 0,
-    };
-    (0..count).map(window).collect()
-}
-
 fn max_over(x: &Tensor, windows: &Windows) -> Result<Tensor> {
-    with_any!(x.dtype(), "max_pool", T => {
-        let y = with_values::<T, _>(x, "max_pool", |x| Ok(maxima(x, windows)))?;
-        tensor(y, &windows.shape, x.dtype())
+    for_dtype!("max_pool", x.dtype(), T => {
+        let y = with_values::<T, _>(x, |x| Ok(maxima(x, windows)))?;
+        tensor_like(x, y, &windows.shape)
     })
 }
 
@@ -237,12 +91,15 @@ fn larger<T: WithDType>(a: T, b: T) -> T {
     }
 }
 
-simd! {
-    fn raise<T: WithDType>(maxima: &mut [T], values: &[T]) {
-        for (maximum, &value) in maxima.iter_mut().zip(values) {
-            *maximum = larger(*maximum, value);
-        }
-    }
+fn raise<T: WithDType>(maxima: &mut [T], values: &[T]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (maximum, &value) in maxima.iter_mut().zip(values) {
+                *maximum = larger(*maximum, value);
+            }
+        },
+    )
 }
 
 fn mean_over(
@@ -250,9 +107,9 @@ fn mean_over(
     windows: &Windows,
     divisor: impl Fn([&Window; 3]) -> usize + Sync,
 ) -> Result<Tensor> {
-    with_real!(compute_dtype(x.dtype(), "average pooling")?, T => {
-        let y = with_values::<T, _>(x, "avg_pool", |x| Ok(means(x, windows, divisor)))?;
-        tensor(y, &windows.shape, x.dtype())
+    for_real!(real_dtype("average pooling", x.dtype())?, T => {
+        let y = with_values::<T, _>(x, |x| Ok(means(x, windows, divisor)))?;
+        tensor_like(x, y, &windows.shape)
     })
 }
 
@@ -287,12 +144,15 @@ fn means<T: Real>(
     })
 }
 
-simd! {
-    fn accumulate<T: Real>(totals: &mut [f64], values: &[T]) {
-        for (total, value) in totals.iter_mut().zip(values) {
-            *total += value.widen();
-        }
-    }
+fn accumulate<T: Real>(totals: &mut [f64], values: &[T]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (total, value) in totals.iter_mut().zip(values) {
+                *total += value.widen();
+            }
+        },
+    )
 }
 
 /// Runs `plane(input, output)` on every plane, in parallel.
@@ -310,4 +170,83 @@ fn over_planes<T: WithDType>(
             .for_each(|(y, x)| plane(x, y));
     }
     y
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle::Device;
+
+    fn line(values: &[f32]) -> Result<Tensor> {
+        Tensor::new(values, &Device::Cpu)?.reshape((1, 1, values.len()))
+    }
+
+    fn values(y: Tensor) -> Result<Vec<f32>> {
+        y.flatten_all()?.to_vec1()
+    }
+
+    #[test]
+    fn ceil_mode_adds_a_window_that_begins_inside() -> Result<()> {
+        let x = line(&[1.0, 5.0, 2.0, 4.0, 3.0])?;
+        assert_eq!(
+            values(max_pool(&x, &[2], &[2], &[0], &[1], false)?)?,
+            [5.0, 4.0]
+        );
+        assert_eq!(
+            values(max_pool(&x, &[2], &[2], &[0], &[1], true)?)?,
+            [5.0, 4.0, 3.0]
+        );
+        // Here a third window would begin in the padding behind the input.
+        let x = line(&[1.0, 5.0, 2.0])?;
+        assert_eq!(
+            values(max_pool(&x, &[2], &[2], &[1], &[1], true)?)?,
+            [1.0, 5.0]
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn nan_wins_a_maximum_and_integers_pool_too() -> Result<()> {
+        let y = values(max_pool(
+            &line(&[1.0, f32::NAN, 2.0, 4.0])?,
+            &[2],
+            &[],
+            &[0],
+            &[1],
+            false,
+        )?)?;
+        assert!(y[0].is_nan() && y[1] == 4.0);
+        let x = Tensor::new(&[[-5i64, -7, -3, -9]], &Device::Cpu)?;
+        assert_eq!(
+            max_pool(&x, &[2], &[], &[1], &[1], false)?.to_vec2::<i64>()?,
+            [[-5, -3, -9]]
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn padding_counts_in_an_average_or_not() -> Result<()> {
+        let x = line(&[2.0, 4.0, 6.0])?;
+        let average =
+            |include, divisor| values(avg_pool(&x, &[2], &[2], &[1], false, include, divisor)?);
+        assert_eq!(average(true, None)?, [1.0, 5.0]);
+        assert_eq!(average(false, None)?, [2.0, 5.0]);
+        assert_eq!(average(false, Some(4))?, [0.5, 2.5]);
+        Ok(())
+    }
+
+    #[test]
+    fn adaptive_windows_cover_all_and_may_overlap() -> Result<()> {
+        let x = line(&[1.0, 2.0, 3.0, 4.0, 5.0])?;
+        assert_eq!(values(adaptive_avg_pool(&x, &[2])?)?, [2.0, 4.0]);
+        assert_eq!(values(adaptive_max_pool(&x, &[3])?)?, [2.0, 4.0, 5.0]);
+        Ok(())
+    }
+
+    #[test]
+    fn long_averages_keep_their_precision() -> Result<()> {
+        let x = Tensor::full(0.1f32, (1, 1, 1000, 1000), &Device::Cpu)?;
+        assert_eq!(values(adaptive_avg_pool(&x, &[1, 1])?)?, [0.1]);
+        Ok(())
+    }
 }

@@ -2,18 +2,22 @@
 //! fraction makes integers f32, as in torch.
 
 use super::binary::{floor_divide, remainder};
+use super::cast::round_to;
 use super::kernel::{compute_dtype, map};
 use super::to_dtype;
 use candle::{DType, Result, Tensor};
 
+/// Arithmetic on the tensor's dtype: a formula for floating point numbers, one for i64. For half
+/// types torch rounds the number first in sums, and leaves it as it is in products.
 macro_rules! scalar_functions {
-    ($($(#[$doc:meta])* $name:ident($x:ident, $s:ident) => $float:expr, $int:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($x:ident, $s:ident) => $float:expr, $int:expr $(, $rounding:ident)?;)*) => {$(
         $(#[$doc])*
         pub fn $name(x: &Tensor, scalar: f64) -> Result<Tensor> {
             if x.dtype().is_int() && scalar.fract() != 0.0 {
                 return $name(&to_dtype(x, DType::F32)?, scalar);
             }
             let compute = compute_dtype(stringify!($name), x.dtype())?;
+            $(let scalar = $rounding(scalar, x.dtype());)?
             let wide = to_dtype(x, compute)?;
             let y = match compute {
                 DType::I64 => {
@@ -35,14 +39,14 @@ macro_rules! scalar_functions {
 }
 
 scalar_functions! {
-    add_scalar(x, s) => x + s, x.wrapping_add(s);
+    add_scalar(x, s) => x + s, x.wrapping_add(s), round_to;
     mul_scalar(x, s) => x * s, x.wrapping_mul(s);
 }
 
 mod reversed {
     use super::*;
     scalar_functions! {
-        sub_from(x, s) => s - x, s.wrapping_sub(x);
+        sub_from(x, s) => s - x, s.wrapping_sub(x), round_to;
     }
 }
 

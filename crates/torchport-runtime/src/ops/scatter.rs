@@ -1,13 +1,13 @@
 //! Copies of tensors in which some elements are replaced or added to.
 
+use super::advanced_index::Indexed;
 use super::cast::Element;
 use super::create::scalar;
-use super::index::{element_offsets, slice_bounds, wrap_index, Indexed};
-use super::kernel::{for_dtype, with_slice, with_storage, zip};
+use super::index::{element_offsets, slice_bounds, wrap_index};
+use super::kernel::{broadcast_shape, fill, for_dtype, with_slice, with_storage, zip};
 use super::strided::Walk;
-use super::{contiguous, full, to_bool};
-use crate::ops::kernel::{broadcast_shape, fill};
-use candle::{bail, Result, Tensor};
+use super::{contiguous, full, to_bool, to_dtype};
+use candle::{bail, DType, Result, Tensor};
 
 /// A copy of `x` with the blocks at `offsets` replaced by those of `values`, in order, or summed.
 fn put(
@@ -130,6 +130,10 @@ pub fn scatter_value(x: &Tensor, dim: usize, index: &Tensor, value: f64) -> Resu
 
 /// `x` with the elements of `src` added to those that `index` names along `dim`.
 pub fn scatter_add(x: &Tensor, dim: usize, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+    if x.dtype() == src.dtype() && matches!(x.dtype(), DType::F16 | DType::BF16) {
+        let (wide, src) = (to_dtype(x, DType::F32)?, to_dtype(src, DType::F32)?);
+        return to_dtype(&scatter_add(&wide, dim, index, &src)?, x.dtype());
+    }
     scatter_with("scatter_add", x, dim, index, src, true)
 }
 

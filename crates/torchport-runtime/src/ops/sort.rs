@@ -14,8 +14,11 @@ fn ascending<T: PartialOrd>(a: &T, b: &T) -> Ordering {
 fn first_of_rows<T: WithDType>(x: &Tensor, k: usize, descending: bool) -> Result<Vec<i64>> {
     let len = x.dims()[x.rank() - 1];
     let mut out = vec![0; x.elem_count() / len.max(1) * k];
+    if out.is_empty() {
+        return Ok(out);
+    }
     with_slice(x, |data: &[T]| {
-        fill_slice(&mut out, k, 16 * len / k.max(1), |start, out| {
+        fill_slice(&mut out, k, 16 * len / k, |start, out| {
             let mut order = Vec::with_capacity(len);
             for (i, out) in out.chunks_mut(k).enumerate() {
                 let row = &data[(start / k + i) * len..][..len];

@@ -1,5 +1,6 @@
 //! Functions of one tensor, element by element.
 
+use super::cast::round_to;
 use super::kernel::{compute_dtype, float_compute_dtype, map, map_vectorised};
 use super::math::{Exact, Fast, Math};
 use super::{pow, to_bool, to_dtype};
@@ -207,6 +208,7 @@ pub fn pow_scalar(x: &Tensor, exponent: f64) -> Result<Tensor> {
         })?;
         return to_dtype(&y, x.dtype());
     }
+    let exponent = round_to(exponent, x.dtype());
     macro_rules! power {
         ($formula:expr) => {
             map_float(

@@ -308,7 +308,7 @@ class ModuleWriter:
         place = f" at {node.source}" if node.source else ""
         message = f"{node.op} in {self.module.class_name}{place}: {reason}".replace('"', "'")
         self.e.statements(f"// TODO(torchport): {message}")
-        return [f'ops::todo("{message}")?'] * max(1, len(node.outputs))
+        return [f'torchport_runtime::todo("{message}")?'] * max(1, len(node.outputs))
 
     def _call(self, node: g.Node) -> list[str] | Several:
         assert node.target is not None

@@ -30,7 +30,8 @@ class Generated:
     todos: list[Todo]
     inputs: list[str]
     outputs: int
-    uses_config: bool
+    is_plain: bool
+    """The root takes and gives one tensor, so its `forward` is candle's `Module`."""
 
     @property
     def config_json(self) -> str:
@@ -56,7 +57,7 @@ def generate(
         todos=library.todos,
         inputs=[rust.snake(item.name) for item in graph.root.inputs],
         outputs=len(graph.root.outputs),
-        uses_config=root.struct.uses_config,
+        is_plain=root.struct.is_plain,
     )
 
 
@@ -72,8 +73,28 @@ class _Writer:
         order = self._order()
         structs = "\n\n".join(self._struct(group) for group in order)
         structs = _STRUCT.sub(lambda match: self.names[match.group()], structs)
+        if self._ties():
+            structs += "\n\n" + self._tied_function()
         head = [f"//! {self._title()}", "", *self._imports(structs), "", _config_struct(config), ""]
         return "\n".join(head) + "\n" + structs + "\n"
+
+    def _ties(self) -> dict[str, str]:
+        return {name: w.tied_to for name, w in self.graph.weights.items() if w.tied_to}
+
+    def _tied_function(self) -> str:
+        arms = [f'        "{name}" => "{head}",' for name, head in self._ties().items()]
+        return "\n".join(
+            [
+                "/// Weights that are one tensor are stored once.",
+                "fn tied(name: &str) -> String {",
+                "    match name {",
+                *arms,
+                "        name => name,",
+                "    }",
+                "    .to_string()",
+                "}",
+            ]
+        )
 
     def _title(self) -> str:
         return f"{self.names[self.library.group_of('').struct.token]}, ported from `{self.graph.root.type}`."
@@ -145,13 +166,13 @@ class _Writer:
             params = [p.replace("cfg:", "_cfg:") for p in params]
         return "\n".join(
             [
-                "#[derive(Debug, Clone)]" if False else "",
                 f"{public}struct {name} {{" if lines else f"{public}struct {name};",
                 *lines,
                 "}" if lines else "",
                 "",
                 f"impl {name} {{",
                 f"    {public}fn new({', '.join(params)}) -> Result<Self> {{",
+                *(["        let vb = vb.rename_f(tied);"] if public and self._ties() else []),
                 "        Ok(Self {" if lines else "        Ok(Self)",
                 *inits,
                 "        })" if lines else "",

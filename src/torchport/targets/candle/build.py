@@ -1,0 +1,99 @@
+"""Building and running a generated project: one target directory for all, so that candle is compiled once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from pathlib import Path
+
+from torchport.errors import BuildError, DiskError, RunError
+from torchport.files import cache_directory, write_atomically
+from torchport.targets.base import Progress
+from torchport.targets.candle.project import CARGO_TOML, RUNTIME, copy_runtime, crate_name
+
+
+def build(folder: Path, name: str, progress: Progress) -> Path:
+    """Compiles the project in `folder` and gives the program's path."""
+    cargo = find_cargo()
+    cache = cache_directory()
+    runtime = _shared_runtime(cache)
+    crate = crate_name(name)
+    digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+    package = f"{crate}-{digest}"
+    place = cache / "build" / package
+    manifest = CARGO_TOML.format(
+        package=package, crate=crate, binary=package, source=folder.resolve() / "src", runtime=runtime
+    )
+    _write_if_changed(place / "Cargo.toml", manifest)
+    lock = (folder / "Cargo.lock").read_text().replace(f'name = "{crate}"\n', f'name = "{package}"\n')
+    if not (place / "Cargo.lock").is_file():
+        write_atomically(place / "Cargo.lock", lock)
+    target = cache / "target"
+    _compile([cargo, "build", "--manifest-path", str(place / "Cargo.toml")], target, progress)
+    return target / "debug" / package
+
+
+def find_cargo() -> str:
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise BuildError("TP0501", "cargo is not installed", fix="install Rust: https://rustup.rs")
+    return cargo
+
+
+def _shared_runtime(cache: Path) -> Path:
+    """The runtime crate under a path that changes only with its content."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy_runtime(Path(scratch))
+        files = sorted(p for p in Path(scratch).rglob("*") if p.is_file())
+        digest = hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()[:12]
+    place = cache / "runtime" / digest / RUNTIME
+    copy_runtime(place)
+    return place
+
+
+def _write_if_changed(path: Path, text: str) -> None:
+    if not path.is_file() or path.read_text() != text:
+        write_atomically(path, text)
+
+
+def _compile(command: list[str], target: Path, progress: Progress) -> None:
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "CARGO_TERM_COLOR": "never"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    tail: deque[str] = deque(maxlen=60)
+    compiled = 0
+    for line in process.stderr:
+        tail.append(line)
+        found = re.match(r"\s+Compiling (\S+)", line)
+        if found:
+            compiled += 1
+            progress(f"building: {found.group(1)} ({compiled} crates so far; candle is built once per machine)")
+    if process.wait() != 0:
+        text = "".join(tail)
+        if "No space left on device" in text:
+            raise DiskError("TP0330", f"the disk is full while building in {target}", where=str(target))
+        errors = re.search(r"^error.*", text, re.MULTILINE | re.DOTALL)
+        raise BuildError("TP0502", f"cargo build failed:\n{(errors.group() if errors else text).strip()[-2500:]}")
+
+
+def run(program: Path, folder: Path, trace: Path, mode: str, record: Path) -> str | None:
+    """Runs the port along a trace; gives what it complained of, if it did not come to its end."""
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.unlink(missing_ok=True)
+    command = [str(program), "--weights", str(folder / "model.safetensors")]
+    command += ["--config", str(folder / "config.json")]
+    command += ["--check", str(trace), "--mode", mode, "--record", str(record)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 0:
+        return None
+    message = done.stderr.strip()[-1500:] or f"it ended with status {done.returncode}"
+    if "No space left on device" in message:
+        raise DiskError("TP0330", f"the disk is full while the port runs: {message}", where=str(record))
+    if not record.is_file():
+        raise RunError("TP0601", f"the port stopped before it computed anything: {message}", where=str(folder))
+    return message

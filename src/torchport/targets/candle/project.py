@@ -1,0 +1,175 @@
+"""The cargo project around generated code: it stands alone, with the runtime crate's source beside it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from torchport.errors import BuildError
+from torchport.files import write_atomically
+from torchport.targets.candle import rust
+from torchport.targets.candle.writer import Generated
+
+RUNTIME = "torchport-runtime"
+_VERSION = "0.1.0"
+
+CARGO_TOML = """\
+[package]
+name = "{package}"
+version = "0.1.0"
+edition = "2021"
+
+[lib]
+name = "{crate}"
+path = "{source}/lib.rs"
+
+[[bin]]
+name = "{binary}"
+path = "{source}/main.rs"
+
+[dependencies]
+candle = {{ package = "candle-core", version = "=0.11.1" }}
+candle-nn = "=0.11.1"
+serde = {{ version = "1", features = ["derive"] }}
+torchport-runtime = {{ path = "{runtime}" }}
+
+[workspace]
+
+# The model itself compiles fast; what it stands on is optimised.
+[profile.dev]
+debug = false
+incremental = true
+
+[profile.dev.package."*"]
+opt-level = 3
+"""
+
+MAIN_RS = """\
+//! Runs {model} on the tensors of a file: `cargo run -- inputs.safetensors outputs.safetensors`.
+
+use candle::{{DType, Device, Result}};
+use candle_nn::VarBuilder;
+use {crate}::model::{{Config, {model}}};
+use torchport_runtime::run::Options;
+
+fn main() -> Result<()> {{
+    let options = Options::parse()?;
+    let device = Device::Cpu;
+    let config: Config = options.read_config()?;
+    // Safety: the file is only mapped, and nothing else writes to it meanwhile.
+    let vb = unsafe {{
+        VarBuilder::from_mmaped_safetensors(&[&options.weights], DType::F32, &device)?
+    }};
+    let model = {model}::new(&config, vb)?;
+    options.run(&[{names}], &device, |inputs| {{
+        {call}
+    }})
+}}
+"""
+
+
+def crate_name(name: str) -> str:
+    text = rust.snake(name)
+    return f"{text}_model" if text in ("model", "candle", "serde", "std", "core", "test") else text
+
+
+def write_project(folder: Path, generated: Generated, name: str) -> dict[str, Path]:
+    """Writes the sources; the weights are another's business."""
+    crate = crate_name(name)
+    source = folder / "src"
+    files = {
+        "model": source / "model.rs",
+        "lib": source / "lib.rs",
+        "main": source / "main.rs",
+        "config": folder / "config.json",
+        "cargo": folder / "Cargo.toml",
+        "lock": folder / "Cargo.lock",
+    }
+    write_atomically(files["model"], format_rust(generated.source))
+    lib = f"//! {generated.model} on candle.\n\npub mod model;\n"
+    write_atomically(files["lib"], lib)
+    write_atomically(files["main"], format_rust(_main(generated, crate)))
+    write_atomically(files["config"], generated.config_json)
+    manifest = CARGO_TOML.format(
+        package=crate, crate=crate, binary=crate, source="src", runtime=RUNTIME
+    )
+    write_atomically(files["cargo"], manifest)
+    copy_runtime(folder / RUNTIME)
+    write_atomically(files["lock"], lock_for(crate))
+    write_atomically(folder / ".gitignore", "/target\n")
+    return files
+
+
+def _main(generated: Generated, crate: str) -> str:
+    args = ", ".join(f"&inputs[{i}]" for i in range(len(generated.inputs)))
+    if generated.outputs == 1:
+        call = f"Ok(vec![model.forward({args})?])"
+    else:
+        names = ", ".join(f"output_{i}" for i in range(generated.outputs))
+        call = f"let ({names}) = model.forward({args})?;\n        Ok(vec![{names}])"
+    text = MAIN_RS.format(
+        model=generated.model,
+        crate=crate,
+        names=", ".join(f'"{name}"' for name in generated.inputs),
+        call=call,
+    )
+    if generated.is_plain:
+        text = text.replace("use candle::{DType, Device, Result};", "use candle::{DType, Device, Module, Result};")
+    return text
+
+
+def format_rust(source: str) -> str:
+    """The source as rustfmt writes it; a file that it cannot read is a fault of ours."""
+    program = shutil.which("rustfmt")
+    if program is None:
+        raise BuildError("TP0503", "rustfmt is not installed", fix="run: rustup component add rustfmt")
+    done = subprocess.run([program, "--edition", "2021"], input=source, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise BuildError("TP0403", f"the generated Rust is not valid: {done.stderr.strip()[:600]}")
+    return done.stdout
+
+
+def runtime_source() -> Path:
+    """The runtime crate: inside an installed package, or in the checkout."""
+    here = Path(__file__).resolve()
+    for base in (here.parents[2] / "_crates", here.parents[4] / "crates"):
+        if (base / RUNTIME / "Cargo.toml").is_file():
+            return base / RUNTIME
+    raise BuildError("TP0502", "the source of the runtime crate is missing from this installation")
+
+
+def _lock_source() -> Path:
+    base = runtime_source()
+    for place in (base.parent / "Cargo.lock", base.parents[1] / "Cargo.lock"):
+        if place.is_file():
+            return place
+    raise BuildError("TP0502", "Cargo.lock is missing from this installation")
+
+
+def copy_runtime(folder: Path) -> None:
+    """Only what another crate needs of it: sources and manifest."""
+    source = runtime_source()
+    for path in sorted(source.rglob("*")):
+        relative = path.relative_to(source)
+        if path.is_file() and (relative.parts[0] == "src" or relative.name == "Cargo.toml"):
+            text = path.read_text()
+            if relative.name == "Cargo.toml":
+                text = re.sub(r"\n\[dev-dependencies\]\n(?:[^\[].*\n|\n)*", "\n", text)
+            target = folder / relative
+            if not target.is_file() or target.read_text() != text:
+                write_atomically(target, text)
+
+
+def lock_for(crate: str) -> str:
+    """Our Cargo.lock with the generated crate in it; cargo drops what that one does not need."""
+    text = _lock_source().read_text()
+    entry = (
+        f'[[package]]\nname = "{crate}"\nversion = "0.1.0"\ndependencies = [\n "candle-core",\n "candle-nn",\n '
+        f'"serde",\n "{RUNTIME}",\n]\n\n'
+    )
+    head, *packages = re.split(r"(?=\[\[package\]\]\n)", text)
+    packages = [package.rstrip("\n") + "\n\n" for package in [*packages, entry]]
+    packages.sort(key=lambda p: re.findall(r'name = "([^"]+)"\nversion = "([^"]+)"', p)[0])
+    return head + "".join(packages).rstrip("\n") + "\n"
