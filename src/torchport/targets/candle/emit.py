@@ -68,7 +68,8 @@ class Body:
     slots: list[Slot] = field(default_factory=list)
     todos: list[Todo] = field(default_factory=list)
     outputs: int = 1
-    uses_device: bool = False
+    is_layer: bool = False
+    """The module is one layer of the runtime crate, which reports to the checker by itself."""
 
 
 class Emitter:

@@ -68,6 +68,9 @@ class ModuleWriter:
 
     def write(self) -> Written:
         self._inputs()
+        layer = find_layer(self.e, self.module) if self.module.key == "" else None
+        if layer is not None:
+            return self._only_layer(layer)
         self._children()
         self._weights()
         nodes = list(self.module.nodes)
@@ -83,6 +86,15 @@ class ModuleWriter:
         self._result()
         self._size_header()
         return Written(self.e.body, self.calls)
+
+    def _only_layer(self, layer: Layer) -> Written:
+        """The whole model is one layer: a struct that holds it."""
+        body = self.e.body
+        body.is_layer = True
+        body.outputs = len(self.module.outputs)
+        name = self.e.add_field(field_name(self.module), layer.type, layer.constructor.replace(VB, "vb"))
+        body.result = f"self.{name}.{layer.method}({', '.join(body.inputs)})"
+        return Written(body, [])
 
     # what comes in
 

@@ -155,12 +155,12 @@ class _Writer:
         lines = [f"    {f.name}: {f.type}," for f in fields]
         inits = [self._init(f.name, self._filled(f.init, group)) for f in body.fields]
         inits += [self._init(f.name, f.init) for f in group.numbers]
-        if self.checks != "none":
+        if self._is_probed(group):
             lines.append("    probe: Probe,")
             inits.append("            probe: Probe::new(&vb),")
         params = [f"{p.name}: {p.kind}" for p in group.struct.params]
         params += ["cfg: &Config"] if group.struct.uses_config or public else []
-        unused = not any("vb" in f.init for f in body.fields) and self.checks == "none"
+        unused = not any("vb" in f.init for f in body.fields) and not self._is_probed(group)
         params.append(f"{'_' if unused else ''}vb: VarBuilder")
         if public and not group.struct.uses_config:
             params = [p.replace("cfg:", "_cfg:") for p in params]
@@ -183,6 +183,9 @@ class _Writer:
             ]
         )
 
+    def _is_probed(self, group: Group) -> bool:
+        return self.checks != "none" and not group.written.body.is_layer
+
     def _init(self, name: str, init: str) -> str:
         return f"            {name}," if name == init else f"            {name}: {init},"
 
@@ -195,7 +198,7 @@ class _Writer:
         inputs = "".join(f", {name}: &Tensor" for name in names)
         result = "Tensor" if body.outputs == 1 else f"({', '.join(['Tensor'] * body.outputs)})"
         lines = [self._filled(line, group) for line in body.statements]
-        if self.checks != "none" and names:
+        if self._is_probed(group) and names:
             lines.insert(0, f"check!(self.probe => {', '.join(names)});")
         return [
             "",

@@ -103,6 +103,8 @@ def _scaled(e: Emitter, a: Args, dtype: str) -> str:
 
 
 def _with_number(e: Emitter, name: str, operand: str, number: g.Arg, dtype: str) -> str:
+    if name == "sub" and dtype not in g.FLOATS and isinstance(number, int | float):
+        name, number = "add", -number
     if isinstance(number, g.Sym):
         value = f"{e.size(number)} as f64"
     elif isinstance(number, int | float):
@@ -112,7 +114,9 @@ def _with_number(e: Emitter, name: str, operand: str, number: g.Arg, dtype: str)
     if dtype in g.FLOATS and name != "div":
         return f"({operand} {_SYMBOLS[name]} {value})?"
     reference = operand if operand.startswith("&") or operand.isidentifier() else f"&{operand}"
-    function = {"add": "add_scalar", "sub": "sub_scalar", "mul": "mul_scalar", "div": "div_scalar"}[name]
+    if name == "sub":
+        value = f"-({value})"
+    function = {"add": "add_scalar", "sub": "add_scalar", "mul": "mul_scalar", "div": "div_scalar"}[name]
     return f"ops::{function}({reference}, {value})?"
 
 
