@@ -53,7 +53,7 @@ def _suffix(key: Any) -> str:
 
 
 def _parameter_names(model: torch.nn.Module, count: int) -> list[str]:
-    names = []
+    names: list[str] = []
     for name, parameter in inspect.signature(model.forward).parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
             names += [f"{name}{i}" for i in range(count - len(names))]
@@ -184,6 +184,11 @@ class _Converter:
     ):
         self.model, self.program, self.name, self.labels = model, program, name, labels
         self.originals = dict(model.named_modules(remove_duplicate=False))
+        self.own_tensors = {
+            name
+            for named in (model.named_parameters, model.named_buffers)
+            for name, _ in named(remove_duplicate=False)
+        }
         self.tree = torch.export.unflatten(program)
         self.modules: dict[str, g.Module] = {}
         self.weights: dict[str, torch.Tensor] = {}
@@ -258,6 +263,9 @@ class _Converter:
         for child in children:
             self._module(child, self.tree.get_submodule(child))
 
+    def graph_of(self, key: str) -> torch.fx.Graph:
+        return self.tree.get_submodule(key).graph  # type: ignore[return-value]
+
     def weight(self, name: str, tensor: torch.Tensor) -> str:
         self.weights.setdefault(name, tensor.detach())
         return name
@@ -327,13 +335,17 @@ class _GraphReader:
             )
         path = self.key.partition("@")[0]
         full = f"{path}.{target}" if path else target
+        if full not in self.owner.own_tensors:
+            # Export numbers constants through the whole model; equal modules must have equal names.
+            count = sum("constant_" in name for name in self.params.values())
+            full = f"{path}.constant_{count}" if path else f"constant_{count}"
         self.params[node.name] = self.owner.weight(full, value)
         self.refs[node] = g.Ref(node.name)
 
     def _call_module(self, node: torch.fx.Node) -> None:
         child = f"{self.key}.{node.target}" if self.key else str(node.target)
         self.children.append(child)
-        callee = self.owner.tree.get_submodule(child).graph
+        callee = self.owner.graph_of(child)
         outputs = self._metas([n.meta.get("val") for n in _output_leaves(callee) if _is_tensor(n)])
         wanted = [p for p in callee.nodes if p.op == "placeholder"]
         args = [
@@ -392,7 +404,7 @@ class _GraphReader:
             self.refs[node] = g.Ref(self.refs[base].name, index)
             return
         child = f"{self.key}.{base.target}" if self.key else str(base.target)
-        leaves = _output_leaves(self.owner.tree.get_submodule(child).graph)
+        leaves = _output_leaves(self.owner.graph_of(child))
         size = leaves[index].meta.get("val")
         if isinstance(size, torch.SymInt):
             self.sizes[node] = symbols.to_dim(size, self.owner.rename)
@@ -458,7 +470,7 @@ class _GraphReader:
             inside = {self.nodes[i].name for i in members}
             leaving = [i for i in members if users[self.nodes[i].name] - inside]
             targets = [name for name in statement.targets if name != "_"]
-            if len(leaving) == 1 or len(leaving) == len(targets):
+            if len(leaving) in (1, len(targets)):
                 for index, name in zip(leaving, targets, strict=False):
                     self.nodes[index] = g.replace(self.nodes[index], hint=name)
 
@@ -546,5 +558,7 @@ def _is_plain(value: Any) -> bool:
 def _model_config(model: torch.nn.Module) -> dict[str, Any]:
     """The numbers of a `config` object, as Hugging Face models carry one."""
     config = getattr(model, "config", None)
-    values = config.to_dict() if hasattr(config, "to_dict") else vars(config) if config else {}
+    if config is None:
+        return {}
+    values = config.to_dict() if hasattr(config, "to_dict") else getattr(config, "__dict__", {})
     return {k: v for k, v in values.items() if isinstance(v, int | float) and not isinstance(v, bool)}

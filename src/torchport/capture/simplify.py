@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from torchport.capture import graph as g
@@ -34,7 +34,7 @@ _RECURRENT = frozenset(
 
 
 def simplify(graph: g.Graph) -> g.Graph:
-    modules = {key: _without_identities(module) for key, module in graph.modules.items()}
+    modules = {key: _without_identities(module, graph.weights) for key, module in graph.modules.items()}
     modules = _without_empty_calls(modules)
     modules = _whole_recurrent_outputs(modules)
     modules = _without_dead(modules)
@@ -56,26 +56,35 @@ def _first_tied(weights: dict[str, g.Weight]) -> dict[str, g.Weight]:
     return result
 
 
-def _without_identities(module: g.Module) -> g.Module:
+def _without_identities(module: g.Module, weights: dict[str, g.Weight]) -> g.Module:
     metas = {item.name: item.meta for item in module.inputs}
+    metas |= {name: weights[weight].meta for name, weight in module.params.items()}
     same: dict[g.Ref, g.Ref] = {}
-    nodes = []
+    hints: dict[str, str] = {}
+    nodes: list[g.Node] = []
     for node in module.nodes:
         if node.op in _ASSERTS:
             continue
-        node = g.map_node(node, lambda arg: same.get(arg, arg) if isinstance(arg, g.Ref) else arg)
+        node = g.map_node(node, _substitute(same))
         if node.op in _VIEWS:
             node = replace(node, op=_RESHAPE)
         source = node.args[0] if node.args and isinstance(node.args[0], g.Ref) else None
         before = metas.get(source.name) if source and source.index == 0 else None
         if source is not None and before is not None and _is_identity(node, before):
             same[g.Ref(node.name)] = source
+            if node.hint:
+                hints[source.name] = node.hint
             continue
         if node.outputs and node.outputs[0] is not None:
             metas[node.name] = node.outputs[0]
         nodes.append(node)
     outputs = tuple(same.get(ref, ref) for ref in module.outputs)
-    return replace(module, nodes=tuple(nodes), outputs=outputs)
+    named = tuple(replace(node, hint=hints.get(node.name, node.hint)) for node in nodes)
+    return replace(module, nodes=named, outputs=outputs)
+
+
+def _substitute(same: dict[g.Ref, g.Ref]) -> Callable[[g.Arg], g.Arg]:
+    return lambda arg: same.get(arg, arg) if isinstance(arg, g.Ref) else arg
 
 
 def _is_identity(node: g.Node, before: g.TensorMeta) -> bool:
@@ -85,7 +94,8 @@ def _is_identity(node: g.Node, before: g.TensorMeta) -> bool:
     if node.op in _COPIES or node.op in (_RESHAPE, "aten.expand.default"):
         return True
     if node.op == "aten.slice.Tensor":
-        start, end, step = [*node.args[2:], *[0, sys.maxsize, 1][len(node.args) - 2 :]]
+        given = node.args[2:]
+        start, end, step = (*given, *(0, sys.maxsize, 1)[len(given) :])
         return start in (0, None) and step == 1 and end in (None, sys.maxsize)
     if node.op in ("aten.add.Tensor", "aten.sub.Tensor") and not before.is_float:
         return len(node.args) == 2 and node.args[1] == 0 and not isinstance(node.args[1], bool | g.Ref)
@@ -111,7 +121,7 @@ def _without_empty_calls(modules: dict[str, g.Module]) -> dict[str, g.Module]:
             same: dict[g.Ref, g.Ref] = {}
             kept = []
             for node in module.nodes:
-                node = g.map_node(node, lambda a, same=same: same.get(a, a) if isinstance(a, g.Ref) else a)
+                node = g.map_node(node, _substitute(same))
                 given = through(node)
                 if given is None:
                     kept.append(node)

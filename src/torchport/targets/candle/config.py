@@ -30,10 +30,14 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "size": (r"head", _WIDTH, r"intermediate|ffn|inner|mlp", r"^vocab", r"position|n_ctx"),
     "offset": (r"head", _WIDTH, r"intermediate|ffn|inner|mlp"),
     "bound": (r"head_dim",),
+    "repeat": (r"groups|n_rep",),
     "eps": (r"eps",),
+    "add": (r"eps",),
 }
 """For what a number is, the names that may stand for it, the likeliest first."""
 _NOT_SIZES = re.compile(r"_id$|token|dropout|layers?$|depth|range|version|prob|theta|_std|initializer")
+_SIZES = re.compile(r"(_dim|_size|_classes|_model|_heads?|nhead|_layers?|_length|_channels|_features)$|^n_")
+"""Attributes of a model without a config that say what a size is."""
 _COUNTS = re.compile(r"layer|depth|block")
 _LEAST = {"size": 2, "offset": 2, "bound": 4}
 
@@ -43,8 +47,8 @@ class Config:
 
     def __init__(self, graph: g.Graph, hints: dict[str, Any] | None = None):
         self.hints: dict[str, Any] = hints or {}
-        own = {k: v for k, v in graph.root.attributes.items() if isinstance(v, int | float)}
-        known = {**own, **graph.config, **self.hints}
+        named = graph.config or {k: v for k, v in graph.root.attributes.items() if _SIZES.search(k)}
+        known = {**(named or _first_and_last(graph)), **self.hints}
         self.known = {
             rust.snake(name): value
             for name, value in known.items()
@@ -60,10 +64,14 @@ class Config:
             return self._field(self._count(int(value), f"{path} {role}"))
         if role not in _ROLES or (isinstance(value, int) and value < _LEAST.get(role, 1)):
             return None
+        if role == "add" and not isinstance(value, float):
+            return None
         name = self._by_role(value, role, path)
         if name is not None:
             return self._field(name)
-        return self._derived(int(value), role) if kind != "f64" and value >= 8 else None
+        if isinstance(value, float):
+            return None
+        return self._repeats(value) if role == "repeat" else self._derived(value, role)
 
     def _field(self, name: str | None) -> str | None:
         if name is None:
@@ -93,26 +101,57 @@ class Config:
             if isinstance(value, int) and value > 1 and re.search(pattern, name) and not _NOT_SIZES.search(name):
                 yield name, value
 
+    def _repeats(self, value: int) -> str | None:
+        """How often each key and value head is repeated for the query heads."""
+        for queries, count in self._like(r"num_attention_heads|n_head"):
+            for keys, few in self._like(r"key_value_heads|kv_heads"):
+                if few * value == count:
+                    return f"{self._field(queries)} / {self._field(keys)}"
+        return None
+
     def _derived(self, value: int, role: str) -> str | None:
-        """Sizes that follow from named ones: a head's width, all heads together, a multiple, a half."""
-        widths = list(self._like(_WIDTH))
+        """Sizes that follow from named ones: all heads together, a head's width, a half, a multiple."""
+        if value < 8:
+            return None
+        widths = [item for item in self._like(_WIDTH) if "head" not in item[0]]
         heads = list(self._like(r"head(?!_dim)"))
-        for head, count in heads:
-            for width, total in widths:
-                if "head" not in width and total == value * count:
-                    return f"{self._field(width)} / {self._field(head)}"
+        is_feature = role in ("in_features", "out_features")
         for head, count in heads:
             for width, size in self._like(r"head_dim"):
                 if count * size == value:
                     return f"{self._field(head)} * {self._field(width)}"
-        for width, size in widths:
+        for head, count in heads:
+            for width, total in widths:
+                if not is_feature and total == value * count:
+                    return f"{self._field(width)} / {self._field(head)}"
+        for width, size in [*self._like(r"head_dim"), *widths]:
             if role in ("offset", "bound", "size") and size == 2 * value:
                 return f"{self._field(width)} / 2"
         for width, size in widths:
             for factor in (2, 3, 4, 6, 8):
-                if role != "bound" and value == factor * size and "head" not in width:
+                if role != "bound" and value == factor * size:
                     return f"{factor} * {self._field(width)}"
         return None
+
+
+def _first_and_last(graph: g.Graph) -> dict[str, int]:
+    """For a model that names nothing: what it takes, what it gives, and the width between, if there is one."""
+    linear, sizes = [], {}
+    for module in graph.modules.values():
+        for node in module.nodes:
+            weight = next((module.params[r.name] for r in g.refs(node.args[1:]) if r.name in module.params), None)
+            if node.op == "aten.linear.default" and weight:
+                linear.append([int(d) for d in graph.weights[weight].meta.shape])  # type: ignore[arg-type]
+            elif node.op == "aten.embedding.default" and node.args[0].name in module.params:
+                count, width = graph.weights[module.params[node.args[0].name]].meta.shape
+                sizes.setdefault("vocab_size", int(count))  # type: ignore[arg-type]
+                sizes.setdefault("hidden_size", int(width))  # type: ignore[arg-type]
+    if linear:
+        sizes.setdefault("out_features", linear[-1][0])
+        if all("conv" not in node.op for module in graph.modules.values() for node in module.nodes):
+            sizes.setdefault("hidden_size" if len(linear) > 1 else "in_features", linear[0][0 if len(linear) > 1 else 1])
+            sizes.setdefault("in_features", linear[0][1])
+    return sizes
 
 
 def _shared_words(name: str, place: str) -> tuple[int, int]:

@@ -7,13 +7,15 @@ In: a module of the graph. Out: statements, fields and slots. What an operation 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from torchport.capture import graph as g
 from torchport.targets.candle import rust
 from torchport.targets.candle.rust import Slot
 
+FALLBACK = "ys"
+"""A value that the source does not name; `xs` is what comes in."""
 _LONG_ARGUMENT = 44
 _LONG_OPERAND = 72
 _LONG_CHAIN = 160
@@ -148,7 +150,7 @@ class Emitter:
     def name_it(self, arg: g.Ref, mutable: bool = False) -> Value:
         """Binds an expression to a variable."""
         value = self.values[arg]
-        name, reads = self.declare(value.hint or "xs")
+        name, reads = self.declare(value.hint or FALLBACK)
         self.statements(f"let {'mut ' if mutable else ''}{name} = {value.text};")
         named = Value(name, "owned", reads)
         self.values[arg] = named
@@ -166,11 +168,14 @@ class Emitter:
         """A size as a usize expression."""
         if isinstance(dim, g.Sym):
             self.sizes |= dim.symbols()
-            return _expr(dim.expr)
-        return self.slot(dim, role)
+            return _expr(dim.expr, lambda value: self.slot(value, None))
+        return "1" if dim == 1 else self.slot(dim, role)
 
     def shape(self, dims: Iterable[g.Dim]) -> str:
-        words = [self.size(dim) for dim in dims]
+        return self.tuple([self.size(dim) for dim in dims])
+
+    def tuple(self, words: list[str]) -> str:
+        """Sizes as what candle takes for a shape."""
         if len(words) == 1:
             return words[0]
         return f"({', '.join(words)})" if len(words) <= 5 else f"vec![{', '.join(words)}]"
@@ -188,8 +193,8 @@ class Emitter:
         raise Unsupported("a tensor is made in a module that has neither inputs nor weights")
 
 
-def _expr(expr: g.Expr) -> str:
-    text = _precise(expr)
+def _expr(expr: g.Expr, number: Callable[[int], str]) -> str:
+    text = _precise(expr, number)
     return text[1:-1] if text.startswith("(") and _closes_at_end(text) else text
 
 
@@ -202,25 +207,27 @@ def _closes_at_end(text: str) -> bool:
     return False
 
 
-def _precise(expr: g.Expr) -> str:
-    if isinstance(expr, int | str):
-        return str(expr)
+def _precise(expr: g.Expr, number: Callable[[int], str]) -> str:
+    if isinstance(expr, str):
+        return expr
+    if isinstance(expr, int):
+        return number(expr)
     operation, operands = expr[0], expr[1:]
     if operation == "add":
-        plus = [_precise(o) for o in operands if not _negated(o)]
-        minus = [_precise(n) for n in map(_negated, operands) if n]
+        plus = [_precise(o, number) for o in operands if not _negated(o)]
+        minus = [_precise(n, number) for n in map(_negated, operands) if n]
         if not plus:
             raise Unsupported(f"the size {expr} is negative")
         return f"({' - '.join([' + '.join(plus), *minus])})"
     if operation in ("max", "min"):
-        first, *rest = map(_precise, operands)
+        first, *rest = (_precise(o, number) for o in operands)
         return first + "".join(f".{operation}({o})" for o in rest)
     if operation == "pow":
-        return f"{_precise(operands[0])}.pow({_precise(operands[1])})"
+        return f"{_precise(operands[0], number)}.pow({operands[1]})"
     sign = {"mul": " * ", "floordiv": " / ", "mod": " % "}[operation]
     if any(_negated(o) for o in operands):
         raise Unsupported(f"the size {expr} has a negative factor")
-    return f"({sign.join(map(_precise, operands))})"
+    return f"({sign.join(_precise(o, number) for o in operands)})"
 
 
 def _negated(expr: g.Expr) -> g.Expr | None:

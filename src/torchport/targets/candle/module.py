@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from torchport.capture import graph as g
 from torchport.capture.hooks import UNKNOWN
 from torchport.targets.candle import rust
-from torchport.targets.candle.emit import Body, Emitter, Todo, Unsupported, Value
+from torchport.targets.candle.emit import FALLBACK, Body, Emitter, Todo, Unsupported, Value
 from torchport.targets.candle.layers import VB, Layer, field_name, find_layer
 from torchport.targets.candle.registry import OPS, Args, Several
 
@@ -393,7 +393,7 @@ class ModuleWriter:
             begin = start.text
         for arg in first.args:
             self.e.uses[arg.name] += 1
-        name, reads = self.e.declare(last.hint or start.hint or "xs")
+        name, reads = self.e.declare(last.hint or start.hint or FALLBACK)
         for arg in first.args:
             self.e.uses[arg.name] -= 1
         others = [name if i == carried else self.e.values[a].reference for i, a in enumerate(first.args)]
@@ -488,7 +488,7 @@ def _output_name(node: g.Node, index: int) -> str:
     }.get(node.op)
     if names:
         return names[index]
-    base = node.hint or (node.name if node.op == g.CALL else "xs")
+    base = node.hint or (node.name if node.op == g.CALL else FALLBACK)
     return f"{base}_{index}" if node.op == g.CALL else base
 
 

@@ -66,10 +66,8 @@ def float_literal(value: float) -> str:
         return "f64::NAN"
     if math.isinf(value):
         return "f64::INFINITY" if value > 0 else "f64::NEG_INFINITY"
-    text = repr(value)
-    if "e" in text or "." in text:
-        return text
-    return text + ".0"
+    text = re.sub(r"e([+-])0*(\d)", r"e\1\2", repr(value)).replace("e+", "e")
+    return text if "e" in text or "." in text else text + ".0"
 
 
 def snake(name: str) -> str:

@@ -120,17 +120,19 @@ class _Settler:
         return _as(word, slot, kind)
 
     def _kept(self, expression: str, slot: Slot, kind: str | None = None) -> str:
-        """A field of the struct for a number that `forward` reads."""
+        """A number that `forward` reads: a field of the struct, or an expression over fields."""
         for known in self.fields:
             if known.init == expression:
                 return f"self.{known.name}"
-        kind = kind or ("f64" if isinstance(slot.value, float) else "usize")
-        if expression.isidentifier():
-            name = expression
+        simple = expression.removeprefix("cfg.")
+        if simple.isidentifier():
+            name = simple
         else:
-            simple = expression.removeprefix("cfg.")
-            name = simple if simple.isidentifier() else self._attribute((slot.value,) * len(self.group.keys)) or "size"
-            name = self._unique(name)
+            attribute = self._attribute((slot.value,) * len(self.group.keys))
+            if attribute is None:
+                return re.sub(r"cfg\.\w+", lambda match: self._kept(match.group(), slot, "usize"), expression)
+            name = self._unique(attribute)
+        kind = kind or ("f64" if isinstance(slot.value, float) else "usize")
         self.fields.append(Field(name, kind, expression))
         return f"self.{name}"
 

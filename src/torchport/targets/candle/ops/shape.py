@@ -122,7 +122,12 @@ def squeeze_all(e: Emitter, a: Args) -> str:
 @op("aten.expand.default")
 def expand(e: Emitter, a: Args) -> str:
     a["size"], a["implicit"]
-    return f"{e.receiver(a['self'])}.broadcast_as({e.shape(a.output.shape)})?"
+    before, after = e.meta(a["self"]).shape, a.output.shape
+    grown = [1] * (len(after) - len(before)) + list(before)
+    words = [
+        e.size(new, "repeat" if old == 1 and new != 1 else "size") for old, new in zip(grown, after, strict=True)
+    ]
+    return f"{e.receiver(a['self'])}.broadcast_as({e.tuple(words)})?"
 
 
 @op("aten.cat.default")

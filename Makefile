@@ -1,0 +1,57 @@
+# Everything is set up on first use: `make demo` and `make test` need Python 3.11+, cargo and make, and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null || echo $(BIN)/uv)
+CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/torchport
+export CARGO_TARGET_DIR := $(CACHE)/target
+export CARGO_TERM_PROGRESS_WHEN := never
+
+.PHONY: setup demo test lint test-rust test-python zoo bench lock cargo
+
+setup: $(VENV)/.synced
+
+$(VENV)/.synced: requirements.lock pyproject.toml
+	@echo "== Python packages into $(VENV) (torch is large: a few minutes the first time)"
+	@$(PYTHON) -c 'import sys; sys.exit("torchport needs Python 3.11 to 3.13, this is %d.%d" % sys.version_info[:2] if not (3, 11) <= sys.version_info[:2] < (3, 14) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
+	@$(UV) pip sync --quiet --python $(BIN)/python requirements.lock
+	@command -v uv >/dev/null || $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+cargo:
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust from https://rustup.rs, then run make again" >&2; exit 2; }
+
+demo: setup cargo
+	@$(BIN)/python examples/demo.py
+
+test: lint test-rust test-python
+
+lint: setup cargo
+	@echo "== lint"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@cargo fmt --all --check
+	@cargo clippy --quiet --all-targets -- -D warnings
+
+test-rust: cargo
+	@echo "== Rust tests (the first build of candle takes some minutes)"
+	@cargo test --quiet
+
+test-python: setup cargo
+	@echo "== Python tests"
+	@$(BIN)/pytest -q
+
+zoo: setup cargo
+	@$(BIN)/pytest -q -m zoo
+
+bench: setup cargo
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+lock:
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \
+		--custom-compile-command "make lock" --extra zoo --extra dev --python-version 3.11 \
+		pyproject.toml --output-file requirements.lock
