@@ -96,6 +96,12 @@ CODES: dict[str, Explanation] = {
         "torchport is tested with the torch versions its package metadata allows.",
         "Install a supported torch; `torchport doctor` says which.",
     ),
+    "TP0208": Explanation(
+        "the inputs do not fit the port",
+        "A port takes the inputs that it was recorded with, and others that differ from them only in "
+        "the length of free axes.",
+        "Give inputs of the shapes and dtypes named, or port the model with that axis free.",
+    ),
     # Files
     "TP0301": Explanation(
         "the manifest is not there",

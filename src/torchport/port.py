@@ -21,7 +21,7 @@ from torchport.capture.plan import make_plan
 from torchport.capture.recorder import Capture, GoldenRecorder, record, record_graph
 from torchport.capture.spec import load_file, load_spec
 from torchport.capture.trace import read_tensors
-from torchport.errors import CaptureError, RunError, SpecError, TraceError, UsageError
+from torchport.errors import CaptureError, ManifestError, RunError, SpecError, UsageError
 from torchport.files import write_atomically
 from torchport.parity.compare import compare_traces
 from torchport.parity.tolerance import Fixed, Rule
@@ -45,6 +45,19 @@ class Port:
     conversion: Conversion | None = None
     progress: Progress = _quiet
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, directory: str | Path, *, target: str = "candle") -> Port:
+        """A port that was made before, from the directory that it was written to."""
+        folder = Path(directory)
+        found = [p for p in (folder / "capture").glob("*_manifest.json") if "_again_" not in p.name]
+        if len(found) != 1:
+            raise ManifestError(
+                "TP0301", f"{folder} holds no port", fix="give the directory that `torchport port --out` wrote"
+            )
+        name = found[0].name.removesuffix("_manifest.json")
+        conversion = Conversion(folder / "rust", {}, (), {"name": name})
+        return cls(name, find_target(target), folder, conversion=conversion)
 
     @property
     def captures(self) -> Path:
@@ -350,21 +363,7 @@ def check_port(
     directory: Path, spec: str, *, rtol: float | None, atol: float | None, progress: Progress
 ) -> Report:
     """Proves a port that was made before, on the inputs of another SPEC."""
-    captures = directory / "capture"
-    manifests = [p for p in captures.glob("*_manifest.json") if not p.name.endswith("_again_manifest.json")]
-    if len(manifests) != 1:
-        raise TraceError(
-            "TP0301", f"{directory} holds no port", fix="give the directory that `torchport port --out` wrote"
-        )
-    name = manifests[0].name.removesuffix("_manifest.json")
+    made = Port.open(directory)
     subject = load_spec(spec)
-    project = directory / "rust"
-    made = Port(
-        name,
-        find_target("candle"),
-        directory,
-        subject.model,
-        conversion=Conversion(project, {}, (), {"name": name}),
-        progress=progress,
-    )
+    made.model, made.progress = subject.model, progress
     return made.check(subject.args, subject.kwargs, rtol=rtol, atol=atol)

@@ -159,7 +159,12 @@ mod tests {
 
     #[test]
     fn wrong_arguments_are_refused() {
-        for args in [&["one"][..], &["--mode", "fast"], &["--nope", "a", "b"], &["--check"]] {
+        for args in [
+            &["one"][..],
+            &["--mode", "fast"],
+            &["--nope", "a", "b"],
+            &["--check"],
+        ] {
             let error = parse(args).unwrap_err().to_string();
             assert!(error.contains("usage"), "{error}");
         }

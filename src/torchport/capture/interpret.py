@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from torchport.capture import graph as g
+from torchport.capture.hooks import UNKNOWN
 from torchport.capture.plan import Plan
 
 Watch = Callable[[str, torch.Tensor], torch.Tensor]
@@ -32,9 +33,10 @@ class Interpreter:
         *,
         truth: bool = False,
         nodes: bool = False,
+        observed: Mapping[str, Sequence[torch.Tensor]] | None = None,
     ):
         self.graph, self.weights, self.plan, self.watch = graph, weights, plan, watch
-        self.truth, self.nodes = truth, nodes
+        self.truth, self.nodes, self.observed = truth, nodes, observed or {}
         self.operations: dict[str, Any] = {}
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -71,6 +73,9 @@ class Interpreter:
         return self._widen(self.watch(key, value))
 
     def _operation(self, node: g.Node, values: dict[str, Any], module: g.Module) -> Any:
+        if node.op == UNKNOWN:
+            return [self._widen(value) for value in self.observed[node.kwargs["label"]]]
+
         def evaluate(arg: g.Arg) -> Any:
             if isinstance(arg, g.Ref):
                 return self._value(arg, values, module)
@@ -99,7 +104,8 @@ class Interpreter:
 
     def _overload(self, name: str) -> Any:
         if name not in self.operations:
-            namespace, operation, overload = name.split(".")
+            # What forward writes to a buffer is a new value here: weights are the model's own tensors.
+            namespace, operation, overload = name.replace("aten.copy_.", "aten.copy.").split(".")
             self.operations[name] = getattr(getattr(getattr(torch.ops, namespace), operation), overload)
         return self.operations[name]
 

@@ -14,11 +14,17 @@ from typing import Any
 
 from torchport.capture import graph as g
 from torchport.capture.plan import Plan, make_plan
-from torchport.errors import ManifestError
+from torchport.capture.schema import Invalid, validate_graph, validate_json
+from torchport.errors import CaptureError, ManifestError
 from torchport.files import write_atomically
 
 SCHEMA = 1
-_WORDS = {"dtype": g.Dtype, "device": g.Device, "layout": g.Layout, "memory_format": g.MemoryFormat}
+_WORDS: dict[str, type[Any]] = {
+    "dtype": g.Dtype,
+    "device": g.Device,
+    "layout": g.Layout,
+    "memory_format": g.MemoryFormat,
+}
 
 
 def write_manifest(path: Path, graph: g.Graph, *, extra: dict[str, Any]) -> None:
@@ -30,8 +36,8 @@ def read_manifest(path: Path) -> tuple[g.Graph, dict[str, Any]]:
     """The graph of a manifest, and the whole JSON object."""
     data = _load(path)
     version = data.get("schema")
-    if not isinstance(version, int):
-        raise ManifestError("TP0305", "the manifest has no schema version", where=str(path))
+    if type(version) is not int or version < 1:
+        raise ManifestError("TP0305", f"the manifest's schema version is {version!r}", where=str(path))
     if version > SCHEMA:
         raise ManifestError(
             "TP0304",
@@ -40,34 +46,45 @@ def read_manifest(path: Path) -> tuple[g.Graph, dict[str, Any]]:
             fix="upgrade torchport, or record the model again with this version",
         )
     try:
-        return decode(data), data
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        validate_json(data)
+        graph = decode(data)
+        validate_graph(graph)
+    except Invalid as wrong:
         raise ManifestError(
-            "TP0305",
-            f"a field of the manifest is missing or wrong: {type(error).__name__}: {error}",
-            where=str(path),
-            fix="record the model again",
-        ) from error
+            "TP0305", f"the manifest is wrong at {wrong}", where=str(path), fix="record the model again"
+        ) from wrong
+    return graph, data
 
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise ManifestError("TP0301", f"there is no manifest {path}") from error
+        raise ManifestError("TP0301", f"there is no manifest {path}", where=str(path)) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ManifestError("TP0302", f"the manifest cannot be read: {error}", where=str(path)) from error
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
-        cut = text.lstrip().startswith("{") and error.pos >= len(text.rstrip()) - 1
-        code, what = ("TP0303", "ends too early") if cut else ("TP0302", "is not JSON")
-        raise ManifestError(
-            code, f"the manifest {what}: {error}", where=f"{path}:{error.lineno}"
-        ) from error
+        code, what = ("TP0303", "ends too early") if _is_cut(text, error) else ("TP0302", "is not JSON")
+        raise ManifestError(code, f"the manifest {what}: {error}", where=f"{path}:{error.lineno}") from error
+    except RecursionError as error:
+        raise ManifestError("TP0302", "the manifest is nested too deeply", where=str(path)) from error
     if not isinstance(data, dict):
         raise ManifestError("TP0305", "the manifest is not a JSON object", where=str(path))
     return data
+
+
+def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
+    """Whether the text would have been JSON, had it gone on."""
+    if not text.strip():
+        return True
+    if not text.lstrip().startswith("{"):
+        return False
+    rest = text[error.pos :].strip()
+    begun = any(word.startswith(rest) for word in ("true", "false", "null", "-"))
+    escape = error.msg.startswith(("Invalid \\", "Invalid control")) and error.pos >= len(text) - 6
+    return begun or escape or len(rest) <= 1 or error.msg.startswith("Unterminated string")
 
 
 def encode(graph: g.Graph, plan: Plan) -> dict[str, Any]:
@@ -93,7 +110,8 @@ def decode(data: dict[str, Any]) -> g.Graph:
         name=data["name"],
         modules={m["key"]: _decode_module(m) for m in data["modules"]},
         weights={
-            name: g.Weight(_decode_meta(w), w["kind"], w.get("tied_to")) for name, w in data["weights"].items()
+            name: g.Weight(_decode_meta(w), w["kind"], w.get("tied_to"))
+            for name, w in data["weights"].items()
         },
         symbols=tuple(g.Symbol(**symbol) for symbol in data["symbols"]),
         output_names=tuple(data["outputs"]),
@@ -105,7 +123,10 @@ def _encode_module(module: g.Module) -> dict[str, Any]:
     return {
         "key": module.key,
         "type": module.type,
-        "inputs": [{"name": i.name, **_encode_meta(i.meta)} for i in module.inputs],
+        "inputs": [
+            {"name": i.name, **_encode_meta(i.meta), **({"hint": i.hint} if i.hint else {})}
+            for i in module.inputs
+        ],
         "nodes": [_encode_node(node) for node in module.nodes],
         "outputs": _encode(list(module.outputs)),
         "params": module.params,
@@ -118,7 +139,7 @@ def _decode_module(data: dict[str, Any]) -> g.Module:
     return g.Module(
         key=data["key"],
         type=data["type"],
-        inputs=tuple(g.Input(i["name"], _decode_meta(i)) for i in data["inputs"]),
+        inputs=tuple(g.Input(i["name"], _decode_meta(i), i.get("hint")) for i in data["inputs"]),
         nodes=tuple(_decode_node(node) for node in data["nodes"]),
         outputs=tuple(_decode(data["outputs"])),
         params=data["params"],
@@ -160,6 +181,26 @@ def _decode_meta(data: dict[str, Any]) -> g.TensorMeta:
     return g.TensorMeta(tuple(_decode(dim) for dim in data["shape"]), data["dtype"])
 
 
+def must_be_typed(graph: g.Graph) -> None:
+    """A number that export took out of a tensor is not an argument that a graph can hold."""
+    for module in graph.modules.values():
+        for node in module.nodes:
+            if not _is_typed([*node.args, *node.kwargs.values()]):
+                raise CaptureError(
+                    "TP0202",
+                    f"{node.op} takes a number that is read from a tensor (.item() or float(tensor))",
+                    where=node.source or module.key or None,
+                    fix="keep the value a tensor: leave .item() out",
+                )
+
+
+def _is_typed(arg: g.Arg) -> bool:
+    """Whether an argument, or everything in it, has a form in the manifest."""
+    if isinstance(arg, list | tuple):
+        return all(_is_typed(item) for item in arg)
+    return arg is None or isinstance(arg, (bool, int, float, str, g.Ref, g.Sym, *_WORDS.values()))
+
+
 def _encode(arg: g.Arg) -> Any:
     if isinstance(arg, g.Ref):
         return {"ref": [arg.name, arg.index]} if arg.index else {"ref": arg.name}
@@ -167,12 +208,14 @@ def _encode(arg: g.Arg) -> Any:
         return {"sym": _encode_expr(arg.expr)}
     for word, kind in _WORDS.items():
         if isinstance(arg, kind):
-            return {word: arg.name}  # type: ignore[attr-defined]
+            return {word: arg.name}
     if isinstance(arg, float) and not math.isfinite(arg):
         return {"float": str(arg)}
     if isinstance(arg, list | tuple):
         return [_encode(item) for item in arg]
-    return arg
+    if arg is None or isinstance(arg, bool | int | float | str):
+        return arg
+    raise TypeError(f"an argument of type {type(arg).__name__} has no form in the manifest")
 
 
 def _decode(data: Any) -> g.Arg:
@@ -180,16 +223,12 @@ def _decode(data: Any) -> g.Arg:
         return [_decode(item) for item in data]
     if not isinstance(data, dict):
         return data
-    (word, value), *rest = data.items()
-    if rest:
-        raise ValueError(f"an argument has more than one kind: {data}")
+    ((word, value),) = data.items()
     if word == "ref":
         return g.Ref(*value) if isinstance(value, list) else g.Ref(value)
     if word == "sym":
         return g.Sym(_decode_expr(value))
-    if word == "float":
-        return float(value)
-    return _WORDS[word](value)
+    return float(value) if word == "float" else _WORDS[word](value)
 
 
 def _encode_expr(expr: g.Expr) -> Any:
@@ -197,8 +236,4 @@ def _encode_expr(expr: g.Expr) -> Any:
 
 
 def _decode_expr(data: Any) -> g.Expr:
-    if not isinstance(data, list):
-        return data
-    if data[0] not in g.SYM_OPERATIONS:
-        raise ValueError(f"unknown size operation {data[0]!r}")
-    return (data[0], *map(_decode_expr, data[1:]))
+    return (data[0], *map(_decode_expr, data[1:])) if isinstance(data, list) else data

@@ -39,11 +39,20 @@ class Plan:
 
 
 def make_plan(graph: Graph) -> Plan:
-    plan = Plan(root=graph.root.class_name)
+    plan = Plan(root=_root_name(graph))
     walk = _Walk(graph, plan)
     name = walk.next_name(graph.root)
     walk.call(graph.root, name, None, [f"{name}<{i}" for i in range(len(graph.root.inputs))])
     return plan
+
+
+def _root_name(graph: Graph) -> str:
+    """The root's class, unless a module inside has that very name."""
+    name = graph.root.class_name
+    taken = {module.path for module in graph.modules.values()}
+    while name in taken:
+        name += "_"
+    return name
 
 
 class _Walk:

@@ -1,26 +1,34 @@
 """Records a model: its graph, and what eager PyTorch computed at every module call.
 
-In: a model and example inputs. Out: a `Capture`, which saves itself to files that are enough for all that follows.
+In: a model and example inputs. Out: a `Capture`, which saves itself to files that are all that targets need.
 The model comes back as it was: mode, buffers, random state, hooks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch.utils import _pytree as pytree
 
-from torchport.capture import export, hooks, symbols
+from torchport.capture import culprit, export, hooks, symbols
+from torchport.capture.eager import (
+    must_be_recordable,
+    must_fit,
+    on_meta,
+    run_eager,
+    tensors,
+    where_the_model_is,
+)
 from torchport.capture.graph import Graph
-from torchport.capture.interpret import Interpreter
-from torchport.capture.manifest import write_manifest
+from torchport.capture.manifest import must_be_typed, write_manifest
 from torchport.capture.plan import Plan, make_plan
+from torchport.capture.state import as_it_was, copied, quiet, state_kept
 from torchport.capture.trace import write_tensors
+from torchport.capture.values import with_values
 from torchport.errors import CaptureError
 
 
@@ -76,7 +84,9 @@ class GoldenRecorder:
 
     _made: ClassVar[list[GoldenRecorder] | None] = None
 
-    def __init__(self, output_dir: str | Path = ".", *, dynamic: str | None = None, ops: bool = False):
+    def __init__(
+        self, output_dir: str | Path = ".", *, dynamic: str | symbols.Wish | None = None, ops: bool = False
+    ):
         self.output_dir = Path(output_dir)
         self.dynamic, self.ops = dynamic, ops
         self.capture: Capture | None = None
@@ -100,7 +110,8 @@ class GoldenRecorder:
     def save(self, name: str) -> dict[str, Path]:
         if self.capture is None:
             raise CaptureError("TP0206", "nothing has been recorded yet", fix="call record(model, …) first")
-        return self.capture.save(self.output_dir, name)
+        named = replace(self.capture, graph=replace(self.capture.graph, name=name))
+        return named.save(self.output_dir)
 
 
 def record(
@@ -116,21 +127,30 @@ def record(
 ) -> Capture:
     """Runs the model once with every module watched. `ops` keeps the value of each operation, too.
 
-    When torch.export cannot follow the model, hooks record what can be seen without a graph, and the capture's
-    `export_error` says why.
+    When torch.export cannot follow the model, hooks record what can be seen without a graph, and the
+    `export_error` of the capture says why.
     """
-    args = (args,) if isinstance(args, torch.Tensor) else tuple(args)
-    kwargs = dict(kwargs or {})
-    wish = symbols.parse_dynamic(dynamic) if isinstance(dynamic, str) else dynamic
+    given: tuple = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    named: dict[str, Any] = dict(kwargs or {})
+    given, named = where_the_model_is(model, (given, named))
+    wish = symbols.parse_dynamic(dynamic)
     with as_it_was(model), torch.no_grad():
-        eager = run_eager(model, args, kwargs)
+        eager = run_eager(model, given, named)
+        observed: dict[str, list[torch.Tensor]] = {}
+        error = None
         try:
-            exported = export.export(model, args, kwargs, name=name, wish=wish, decompose=decompose)
-        except CaptureError as error:
-            return _by_hooks(model, args, kwargs, name, error)
-        if _on_meta(model, args):
-            return Capture(exported.graph, make_plan(exported.graph), exported.weights)
-        return _with_values(exported, _tensors((args, kwargs)), eager, ops, truth)
+            exported = _export(model, given, named, name, wish, decompose)
+        except CaptureError as raised:
+            must_be_recordable(model, given, named)
+            error = culprit.plainly(raised)
+            seen = hooks.capture(model, given, named, name=name, error=error, decompose=decompose)
+            exported, observed = seen.exported, seen.observed
+        if on_meta(model, (given, named)):
+            return Capture(exported.graph, make_plan(exported.graph), exported.weights, export_error=error)
+        inputs = tensors(copied((given, named)))
+        plan = make_plan(exported.graph)
+        golden, residual = with_values(exported, plan, inputs, eager, ops=ops, truth=truth, observed=observed)
+    return Capture(exported.graph, plan, exported.weights, golden, residual, error)
 
 
 def record_graph(
@@ -144,106 +164,39 @@ def record_graph(
     with as_it_was(model), torch.no_grad():
         eager = run_eager(model, args, kwargs)
         weights = export.weights_of(model, graph, constants)
-        return _with_values(export.Exported(graph, weights), _tensors((args, kwargs)), eager, False, True)
+        inputs = tensors(copied((args, dict(kwargs))))
+        must_fit(graph, inputs)
+        plan = make_plan(graph)
+        golden, residual = with_values(export.Exported(graph, weights), plan, inputs, eager)
+    return Capture(graph, plan, weights, golden, residual)
 
 
-def _with_values(
-    exported: export.Exported, inputs: list[torch.Tensor], eager: list[torch.Tensor], ops: bool, truth: bool
-) -> Capture:
-    graph, plan = exported.graph, make_plan(exported.graph)
-    golden: dict[str, torch.Tensor] = {}
+def _export(
+    model: torch.nn.Module,
+    args: tuple,
+    kwargs: dict[str, Any],
+    name: str,
+    wish: symbols.Wish | None,
+    decompose: export.Decompose | None,
+) -> export.Exported:
+    def attempt(axes: symbols.Wish | None) -> export.Exported:
+        inputs = copied((args, kwargs))
+        with quiet(), state_kept(model):
+            exported = export.export(model, *inputs, name=name, wish=axes, decompose=decompose)
+        must_be_typed(exported.graph)
+        return exported
 
-    def keep(key: str, value: torch.Tensor) -> torch.Tensor:
-        if key not in plan.aliases:
-            golden[key] = value
-        return value
-
-    outputs = Interpreter(graph, exported.weights, plan, keep, nodes=ops).run(inputs)
-    _must_agree(graph, outputs, eager)
-    residual = _truth(exported, plan, golden, inputs, ops) if truth else {}
-    return Capture(graph, plan, exported.weights, golden, residual)
-
-
-def _truth(
-    exported: export.Exported,
-    plan: Plan,
-    golden: Mapping[str, torch.Tensor],
-    inputs: list[torch.Tensor],
-    ops: bool,
-) -> dict[str, torch.Tensor]:
-    """How far each golden value is from the same step computed in float64 from golden inputs."""
-    residual: dict[str, torch.Tensor] = {}
-
-    def put_back(key: str, value: torch.Tensor) -> torch.Tensor:
-        known = golden[plan.resolve(key)]
-        if key not in plan.aliases and known.is_floating_point():
-            wide = known.double()
-            distance = torch.where(torch.isfinite(wide) & torch.isfinite(value), value - wide, 0.0)
-            residual[key] = distance.float()
-        return known
-
-    Interpreter(exported.graph, exported.weights, plan, put_back, truth=True, nodes=ops).run(inputs)
-    return residual
-
-
-def _must_agree(graph: Graph, captured: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
-    """The captured graph must compute what the model computed; the same kernels give the same bits."""
-    for index, (ours, theirs) in enumerate(zip(captured, eager, strict=True)):
-        try:
-            torch.testing.assert_close(ours, theirs, equal_nan=True)
-        except AssertionError as error:
-            raise CaptureError(
-                "TP0203",
-                f"the captured graph does not reproduce output {graph.output_names[index]}: "
-                f"{str(error).splitlines()[0]}",
-                fix="the model may branch on values or be random in eval mode; make it deterministic",
-            ) from error
-
-
-def run_eager(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     try:
-        return _tensors(model(*args, **kwargs))
-    except Exception as error:
-        raise CaptureError(
-            "TP0201",
-            f"the model fails its own forward pass: {type(error).__name__}: {error}",
-            where=export.user_line(error),
-            fix="run model(*args, **kwargs) in Python until it works, then record it",
-        ) from error
+        return attempt(wish)
+    except CaptureError as error:
+        if wish and not _fails(lambda: attempt({})):
+            raise symbols.not_free(wish, error) from error
+        raise
 
 
-@contextmanager
-def as_it_was(model: torch.nn.Module) -> Iterator[None]:
-    """Eval mode and the plain attention path inside; afterwards all is as before."""
-    modes = {module: module.training for module in model.modules()}
-    buffers = [(b, b.detach().clone()) for b in model.buffers() if not b.is_meta]
-    fast_path = torch.backends.mha.get_fastpath_enabled()
-    devices = {p.device for p in model.parameters() if p.is_cuda}
-    with torch.random.fork_rng(devices=[d.index for d in devices]):
-        try:
-            model.eval()
-            torch.backends.mha.set_fastpath_enabled(False)
-            yield
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fast_path)
-            for module, training in modes.items():
-                module.training = training
-            with torch.no_grad():
-                for buffer, value in buffers:
-                    if not torch.equal(buffer, value):
-                        buffer.copy_(value)
-
-
-def _by_hooks(
-    model: torch.nn.Module, args: tuple, kwargs: dict[str, Any], name: str, error: CaptureError
-) -> Capture:
-    seen = hooks.watch(model, args, kwargs, name)
-    return Capture(seen.graph, seen.plan, seen.weights, seen.golden, export_error=error)
-
-
-def _tensors(tree: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
-
-
-def _on_meta(model: torch.nn.Module, args: tuple) -> bool:
-    return any(t.is_meta for t in [*model.parameters(), *model.buffers(), *_tensors(args)])
+def _fails(attempt: Callable[[], Any]) -> bool:
+    try:
+        attempt()
+    except CaptureError:
+        return True
+    return False

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 import re
+import sysconfig
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
@@ -30,6 +34,32 @@ def frames(stack_trace: str | None) -> list[tuple[str, int]]:
 def innermost_frame(stack_trace: str | None) -> tuple[str, int] | None:
     found = frames(stack_trace)
     return found[-1] if found else None
+
+
+def user_line(error: BaseException) -> str | None:
+    """The deepest line outside torch, torchport and Python's own library: the user's, who can mend it."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{error.filename}:{error.lineno}"
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        file = frame.f_code.co_filename
+        if package not in ("torch", "torchport") and not file.startswith("<") and not _is_of_python(file):
+            found = f"{file}:{line}"
+    return found
+
+
+def _is_of_python(file: str) -> bool:
+    return file.startswith(sysconfig.get_path("stdlib")) and "-packages" not in file
+
+
+def definition(function: Any) -> str | None:
+    """Where a function or class begins."""
+    try:
+        lines = inspect.getsourcelines(inspect.unwrap(function))
+        return f"{inspect.getsourcefile(inspect.unwrap(function))}:{lines[1]}"
+    except (OSError, TypeError):
+        return None
 
 
 def statement_at(file: str, line: int) -> Statement | None:

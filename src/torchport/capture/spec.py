@@ -5,18 +5,22 @@ In: the text. Out: the model, its positional and its keyword arguments.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
+import inspect
+import runpy
 import sys
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 
-from torchport.errors import SpecError, TorchportError
+from torchport.capture.source import definition, user_line
+from torchport.errors import CaptureError, SpecError, TorchportError
 
 
 class Subject(NamedTuple):
@@ -29,100 +33,177 @@ class Subject(NamedTuple):
 
 def load_spec(spec: str) -> Subject:
     module_name, colon, name = spec.rpartition(":")
-    if not colon or not module_name or not name:
+    if not colon or not module_name or not name.isidentifier():
         raise SpecError(
             "TP0101",
             f"{spec!r} is not a SPEC",
             fix="write path/to/file.py:callable or package.module:callable",
         )
     function = _callable(_module(module_name), name, spec)
-    try:
+    with _users_errors(spec, "call it yourself in Python until it returns (model, args)"):
         result = function()
-    except TorchportError:
-        raise
-    except Exception as error:
-        raise SpecError(
-            "TP0104",
-            f"{spec} raised {type(error).__name__}: {error}",
-            where=_last_line(error),
-            fix="call it yourself in Python until it returns (model, args) or (model, args, kwargs)",
-        ) from error
-    return _subject(result, spec)
+    return _subject(result, spec, definition(function))
 
 
 def _module(name: str) -> ModuleType:
-    path = Path(name)
     if name.endswith(".py"):
+        path = Path(name)
         if not path.is_file():
             raise SpecError("TP0102", f"there is no file {name}", fix="check the path before the colon")
         return load_file(path)
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and name.split(".")[0] != error.name.split(".")[0]:
-            raise _import_failed(name, error) from error
+    if not all(part.isidentifier() for part in name.split(".")):
         raise SpecError(
             "TP0102",
-            f"there is no module {name!r} on the Python path",
-            fix="check the spelling, install the package, or give a file: path/to/file.py:callable",
-        ) from error
-    except Exception as error:
-        raise _import_failed(name, error) from error
+            f"{name} is neither a Python file nor the name of a module",
+            fix="the part before the colon ends in .py, or is a module such as package.module",
+        )
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    with _users_errors(name, "make the module importable; a missing package is installed with pip"):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is not None and not f"{name}.".startswith(f"{error.name}."):
+                raise
+            raise SpecError(
+                "TP0102",
+                f"there is no module {name!r} on the Python path",
+                fix="check the spelling, install the package, or give a file: path/to/file.py:callable",
+            ) from error
 
 
 def load_file(path: Path) -> ModuleType:
     """Imports a Python file under its own name, with its folder on the path as Python itself would."""
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    definition = importlib.util.spec_from_file_location(path.stem, path)
-    assert definition is not None and definition.loader is not None
-    module = importlib.util.module_from_spec(definition)
-    sys.modules.setdefault(path.stem, module)
-    try:
-        definition.loader.exec_module(module)
-    except TorchportError:
-        raise
-    except Exception as error:
-        raise _import_failed(str(path), error) from error
+    place = path.resolve()
+    with _on_path(place.parent, for_good=True):
+        definition_ = importlib.util.spec_from_file_location(_free_name(place), place)
+        assert definition_ is not None and definition_.loader is not None
+        module = importlib.util.module_from_spec(definition_)
+        sys.modules[module.__name__] = module
+        try:
+            with _users_errors(
+                str(path), "make the file importable; a missing package is installed with pip"
+            ):
+                definition_.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[module.__name__]
+            raise
     return module
 
 
-def _import_failed(name: str, error: Exception) -> SpecError:
-    return SpecError(
-        "TP0102",
-        f"importing {name} failed: {type(error).__name__}: {error}",
-        where=_last_line(error),
-        fix="make the file importable; a missing package is installed with pip",
-    )
+def _free_name(path: Path) -> str:
+    """The file's name, unless a module from somewhere else has it already."""
+    other = sys.modules.get(path.stem)
+    taken = other is not None or path.stem in sys.stdlib_module_names
+    if not taken or getattr(other, "__file__", None) == str(path):
+        return path.stem
+    return f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+
+
+def run_script(path: Path) -> None:
+    """Runs a Python file as `python FILE` would."""
+    if not path.is_file():
+        raise SpecError("TP0102", f"there is no file {path}", fix="check the path of the script")
+    arguments, sys.argv = sys.argv, [str(path)]
+    fix = f"run `python {path}` until it ends well"
+    try:
+        with _on_path(path.resolve().parent), _users_errors(str(path), fix, CaptureError, "TP0206"):
+            runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise CaptureError("TP0206", f"{path} ended with {end.code}", where=str(path), fix=fix) from end
+    finally:
+        sys.argv = arguments
+
+
+@contextmanager
+def _on_path(folder: Path, for_good: bool = False) -> Iterator[None]:
+    """Python files see their neighbours, and a model's code may import some only when it runs."""
+    added = str(folder) not in sys.path
+    if added:
+        sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        if added and not for_good:
+            sys.path.remove(str(folder))
+
+
+@contextmanager
+def _users_errors(
+    what: str, fix: str, kind: type[TorchportError] = SpecError, code: str = "TP0104"
+) -> Iterator[None]:
+    """What the user's own code raises, with a code and the user's line."""
+    try:
+        yield
+    except TorchportError:
+        raise
+    except SystemExit as error:
+        if kind is not SpecError:
+            raise
+        raise kind(code, f"{what} ends Python by sys.exit", where=user_line(error), fix=fix) from error
+    except Exception as error:
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise kind(
+            code, f"{what} raised {type(error).__name__}: {said}", where=user_line(error), fix=fix
+        ) from error
 
 
 def _callable(module: ModuleType, name: str, spec: str) -> Callable[[], Any]:
     found = getattr(module, name, None)
     if found is None or not callable(found):
-        known = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+        known = [
+            n
+            for n, v in vars(module).items()
+            if callable(v) and getattr(v, "__module__", "") == module.__name__
+        ]
         raise SpecError(
             "TP0103",
             f"{spec}: there is no callable {name!r} in {module.__name__}",
+            where=getattr(module, "__file__", None),
             fix=f"callables defined there: {', '.join(sorted(known)) or 'none'}",
+        )
+    if needed := _required(found):
+        raise SpecError(
+            "TP0105",
+            f"{spec} takes {', '.join(needed)}, and a SPEC's callable takes no arguments",
+            where=definition(found),
+            fix=f"name a function that calls {name} and returns (model, args)",
         )
     return found
 
 
-def _subject(result: Any, spec: str) -> Subject:
-    ok = isinstance(result, tuple) and len(result) in (2, 3) and isinstance(result[0], torch.nn.Module)
-    if not ok or not isinstance(result[1], tuple | list) or (len(result) == 3 and not isinstance(result[2], dict)):
-        shape = f"a tuple of {len(result)}" if isinstance(result, tuple) else type(result).__name__
+def _required(function: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [
+        p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+
+
+def _subject(result: Any, spec: str, where: str | None) -> Subject:
+    wrong = _what_is_wrong(result)
+    if wrong is not None:
         raise SpecError(
             "TP0105",
-            f"{spec} returned {shape}, not (model, args) or (model, args, kwargs)",
+            f"{spec} returned {wrong}, not (model, args) or (model, args, kwargs)",
+            where=where,
             fix="return an nn.Module, a tuple of positional inputs and, if needed, a dict of keyword inputs",
         )
-    return Subject(result[0], tuple(result[1]), dict(result[2]) if len(result) == 3 else {})
+    model, args, *rest = result
+    return Subject(model, tuple(args), dict(rest[0]) if rest else {})
 
 
-def _last_line(error: BaseException) -> str | None:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
+def _what_is_wrong(result: Any) -> str | None:
+    if not isinstance(result, tuple):
+        return "a model alone" if isinstance(result, torch.nn.Module) else type(result).__name__
+    kinds = f"({', '.join(type(item).__name__ for item in result)})"
+    if len(result) not in (2, 3) or not isinstance(result[0], torch.nn.Module):
+        return kinds
+    if not isinstance(result[1], tuple | list) or (len(result) == 3 and not isinstance(result[2], dict)):
+        return kinds
+    if len(result) == 3 and not all(isinstance(key, str) for key in result[2]):
+        return f"{kinds} with keyword inputs whose names are not strings"
+    return None

@@ -5,6 +5,7 @@ In: example inputs and the user's wishes. Out: torch.export's `dynamic_shapes`, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,14 +21,16 @@ Wish = dict[str, tuple[int, ...]]
 """Input name → axes that must stay free."""
 
 
-def parse_dynamic(text: str | None) -> Wish | None:
-    """`input_ids:0,input_ids:1` → `{"input_ids": (0, 1)}`; None leaves the choice to torchport."""
-    if text is None:
+def parse_dynamic(dynamic: str | Mapping[str, Any] | None) -> Wish | None:
+    """`input_ids:0,input_ids:1` or `{"input_ids": (0, 1)}`; None leaves the choice to us, "" frees none."""
+    if dynamic is None:
         return None
-    wish: dict[str, tuple[int, ...]] = {}
-    for item in filter(None, (part.strip() for part in text.split(","))):
+    if not isinstance(dynamic, str):
+        return _checked(dynamic)
+    wish: Wish = {}
+    for item in filter(None, (part.strip() for part in dynamic.split(","))):
         name, colon, axis = item.rpartition(":")
-        if not colon or not name or not axis.isdigit():
+        if not colon or not name or not (axis.isascii() and axis.isdigit()):
             raise SpecError(
                 "TP0106",
                 f"--dynamic item {item!r} is not NAME:AXIS",
@@ -35,6 +38,64 @@ def parse_dynamic(text: str | None) -> Wish | None:
             )
         wish[name] = (*wish.get(name, ()), int(axis))
     return wish
+
+
+def _checked(dynamic: Mapping[str, Any]) -> Wish:
+    wish: Wish = {}
+    for name, given in dynamic.items():
+        axes = tuple(given) if isinstance(given, list | tuple) else (given,)
+        if not isinstance(name, str) or not all(type(axis) is int and axis >= 0 for axis in axes):
+            raise SpecError(
+                "TP0106",
+                f"dynamic has {name!r}: {given!r}, which is not an input's name and its axes",
+                fix='write for example dynamic={"input_ids": (0, 1)}; axes count from 0',
+            )
+        wish[name] = axes
+    return wish
+
+
+def not_free(wish: Wish, error: CaptureError) -> SpecError:
+    """That the model can be captured, but not with the axes free that were asked for."""
+    asked = ",".join(f"{name}:{axis}" for name, axes in wish.items() for axis in axes)
+    said = str(error.__cause__ or error.message)
+    fixed = [f"axis {axis} is always {size}" for axis, size in _SPECIALISED.findall(said)]
+    fixed += [f"axis {axis} is always {size}" for size, axis in _INFERRED.findall(said)]
+    if fixed:
+        return SpecError(
+            "TP0106",
+            f"--dynamic {asked} cannot be had: in this model {' and '.join(dict.fromkeys(fixed))}",
+            where=error.where,
+            fix="leave that axis out, or change the model so that it does not depend on that size",
+        )
+    return SpecError(
+        "TP0106",
+        f"--dynamic {asked} cannot be had: with these axes free, {error.message}",
+        where=error.where,
+        fix="name every axis that has the same length (x:0,y:0), or leave out the one that cannot vary",
+    )
+
+
+_SPECIALISED = re.compile(r"size\(\)\[(\d+)\] as dynamic but your code specialized it [^(]*\((\d+)\)")
+_INFERRED.findall(said)]
+    if fixed:
+        return SpecError(
+            "TP0106",
+            f"--dynamic {asked} cannot be had: in this model {' and '.join(dict.fromkeys(fixed))}",
+            where=error.where,
+            fix="leave that axis out, or change the model so that it does not depend on that size",
+        )
+    return SpecError(
+        "TP0106",
+        f"--dynamic {asked} cannot be had: with these axes free, {error.message}",
+        where=error.where,
+        fix="name every axis that has the same length (x:0,y:0), or leave out the one that cannot vary",
+    )
+
+
+_SPECIALISED = re.compile(
+    r"size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
+)
+_INFERRED = re.compile(r"inferred a static shape of (\d+) for dimension [^\n]*?shape\[(\d+)\]")
 
 
 def automatic(name: str, tensor: torch.Tensor) -> tuple[int, ...]:
@@ -55,7 +116,7 @@ def choose_axes(inputs: Mapping[str, Any], wish: Wish | None) -> Wish:
             raise SpecError(
                 "TP0106",
                 f"--dynamic names {name!r}, which is not a tensor input of this model",
-                fix=f"the inputs are: {', '.join(tensors)}",
+                fix=f"the tensor inputs are: {', '.join(tensors) or 'none'}",
             )
         for axis in axes:
             if axis >= tensors[name].ndim:
@@ -72,7 +133,9 @@ def enlarged(leaves: Sequence[Any], names: Sequence[str], axes: Wish) -> list[An
     result = []
     for name, leaf in zip(names, leaves, strict=True):
         for axis in axes.get(name, ()):
-            if leaf.shape[axis] == 1:
+            if leaf.shape[axis] == 0:
+                leaf = leaf.new_zeros([2 if i == axis else size for i, size in enumerate(leaf.shape)])
+            elif leaf.shape[axis] == 1:
                 leaf = torch.cat([leaf, leaf], dim=axis)
         result.append(leaf)
     return result
@@ -84,7 +147,7 @@ def dynamic_shapes(names: Sequence[str], axes: Wish, spec: Any, *, asked: bool) 
     An axis that the user asked for must stay free (export refuses otherwise); one that we chose may be fixed.
     """
     kind = Dim.DYNAMIC if asked else Dim.AUTO
-    entries = [{axis: kind for axis in axes.get(name, ())} or None for name in names]
+    entries = [dict.fromkeys(axes.get(name, ()), kind) or None for name in names]
     return pytree.tree_unflatten(entries, spec)
 
 

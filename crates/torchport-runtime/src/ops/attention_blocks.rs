@@ -2,8 +2,9 @@
 //! values. The scores of all queries never exist together.
 
 use super::attention::Attention;
-use super::gemm::{gemm, Mat, Sizes, Target};
+use super::gemm::{gemm, Sizes};
 use super::kernel::vectorised;
+use super::matrix::{Mat, Target};
 use super::real::{Real, SharedMut, Strided};
 use candle::{DType, Result, Tensor};
 use rayon::prelude::*;
@@ -51,12 +52,7 @@ pub(super) fn attend<T: Real>(
                 false => shape.keys,
             };
             scores.resize(rows * keys, T::ZERO);
-            let target = |values, start, row_stride| Target {
-                values,
-                start,
-                row_stride,
-                accumulate: false,
-            };
+            let target = |values, start, row_stride| Target::new(values, start, row_stride, false);
             let q = Mat::new(&q_values[starts[0][head] + first * q[0]..], q[0], q[1]);
             let keys_t = Mat::new(&k_values[starts[1][head]..], k[1], k[0]);
             let goal = target(SharedMut::new(scores), 0, keys);

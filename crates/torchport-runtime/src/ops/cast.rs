@@ -1,8 +1,10 @@
 //! Conversion between dtypes with torch's rounding and wrapping.
 
-use super::kernel::{for_dtype, map};
+use super::kernel::{fill, for_dtype, map, map_vectorised, with_slice};
 use candle::{DType, Result, Tensor, WithDType};
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
+use std::hint::select_unpredictable;
 
 /// Element types and how torch converts them: integers wrap, a floating point number is cut to an
 /// integer and then wraps, the half types are reached through f32.
@@ -99,8 +101,17 @@ macro_rules! float_element {
 float_element!(
     f32, |v: f32| v, |v: f32| v as f64, |v: f32| v, |v: f64| v as f32;
     f16, f16::to_f32, f16::to_f64, f16::from_f32, |v: f64| f16::from_f32(v as f32);
-    bf16, bf16::to_f32, bf16::to_f64, bf16::from_f32, |v: f64| bf16::from_f32(v as f32);
+    bf16, bf16::to_f32, bf16::to_f64, round_to_bf16, |v: f64| round_to_bf16(v as f32);
 );
+
+/// To nearest, halves to even; without jumps, other than in the `half` crate.
+#[inline(always)]
+fn round_to_bf16(v: f32) -> bf16 {
+    let bits = v.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+    let quiet = (bits >> 16) | 0x40;
+    bf16::from_bits(select_unpredictable(v.is_nan(), quiet, rounded) as u16)
+}
 
 impl Element for f64 {
     #[inline(always)]
@@ -171,7 +182,7 @@ pub(crate) fn round_to(value: f64, dtype: DType) -> f64 {
 
 /// `x.to(dtype)`.
 pub fn to_dtype(x: &Tensor, dtype: DType) -> Result<Tensor> {
-    use DType::{F32, F64, F8E4M3, I64};
+    use DType::{F16, F32, F64, F8E4M3, I64};
     match (x.dtype(), dtype) {
         (from, to) if from == to => Ok(x.clone()),
         // candle hangs on f8 -> f64.
@@ -179,15 +190,46 @@ pub fn to_dtype(x: &Tensor, dtype: DType) -> Result<Tensor> {
         (F8E4M3, _) => to_dtype(&x.to_dtype(F32)?, dtype),
         (F32, F8E4M3) => x.to_dtype(F8E4M3),
         (_, F8E4M3) => to_dtype(x, F32)?.to_dtype(F8E4M3),
-        (F32, _) => for_dtype!("to_dtype", dtype, T => map(x, |v: f32| T::from_f32(v))),
-        (F64, _) => for_dtype!("to_dtype", dtype, T => map(x, |v: f64| T::cast_from_f64(v))),
-        (I64, _) => for_dtype!("to_dtype", dtype, T => map(x, |v: i64| T::from_i64(v))),
-        (from, F32) => for_dtype!("to_dtype", from, S => map(x, |v: S| v.to_f32())),
+        (F32, F16) => f32_to_f16(x),
+        (F16, F32) => f16_to_f32(x),
+        (F32, _) => {
+            // Named in full, as the half types have a `from_f32` of their own.
+            for_dtype!("to_dtype", dtype, T => map_vectorised(x, #[inline(always)] |v: f32| <T as Element>::from_f32(v)))
+        }
+        (F64, _) => {
+            for_dtype!("to_dtype", dtype, T => map(x, |v: f64| <T as Element>::cast_from_f64(v)))
+        }
+        (I64, _) => {
+            for_dtype!("to_dtype", dtype, T => map(x, |v: i64| <T as Element>::from_i64(v)))
+        }
+        (from, F32) => {
+            for_dtype!("to_dtype", from, S => map_vectorised(x, #[inline(always)] |v: S| v.to_f32()))
+        }
         (from, F64) => for_dtype!("to_dtype", from, S => map(x, |v: S| v.cast_f64())),
         (from, I64) => for_dtype!("to_dtype", from, S => map(x, |v: S| v.to_i64())),
         (from, _) if from.is_int() => to_dtype(&to_dtype(x, I64)?, dtype),
         _ => to_dtype(&to_dtype(x, F32)?, dtype),
     }
+}
+
+// The half crate uses the CPU's own conversions, for whole slices only.
+
+fn f32_to_f16(x: &Tensor) -> Result<Tensor> {
+    let out = with_slice(x, |data: &[f32]| {
+        Ok(fill(data.len(), 1, |start, out: &mut [f16]| {
+            out.convert_from_f32_slice(&data[start..start + out.len()])
+        }))
+    })?;
+    Tensor::from_vec(out, x.shape(), x.device())
+}
+
+fn f16_to_f32(x: &Tensor) -> Result<Tensor> {
+    let out = with_slice(x, |data: &[f16]| {
+        Ok(fill(data.len(), 1, |start, out: &mut [f32]| {
+            data[start..start + out.len()].convert_to_f32_slice(out)
+        }))
+    })?;
+    Tensor::from_vec(out, x.shape(), x.device())
 }
 
 /// `x.to(torch.bool)`: one where `x` is not zero.

@@ -1,12 +1,13 @@
 //! Convolution in one, two and three dimensions, with every option per axis.
 //!
-//! All ranks run as three dimensions, those in front with size 1. Depthwise convolutions have a
-//! kernel of their own; the others are a matrix product with unfolded patches.
+//! All ranks run as three dimensions, those in front with size 1. Convolutions with many groups have
+//! a kernel of their own; the others are a matrix product with unfolded patches.
 
-use super::depthwise::depthwise;
+use super::direct::{direct, suits};
 use super::real::{for_real, parameter, real_dtype, tensor_like, with_values};
 use super::unfold::unfolded;
 use candle::{bail, Result, Tensor};
+use std::ops::Range;
 
 /// `torch.conv1d`, `conv2d` or `conv3d` by the rank of `w`, which has the shape
 /// (out, in / groups, kernel…); `x` may lack the batch dim. Options hold one value per axis, or one.
@@ -56,8 +57,8 @@ pub fn conv(
         let bias = parameter::<T>(bias)?;
         let y = with_values::<T, _>(x, |x| {
             with_values(w, |w| {
-                Ok(if shape.in_channels == 1 && shape.groups > 1 {
-                    depthwise(&shape, x, w, &bias)
+                Ok(if suits(&shape) {
+                    direct(&shape, x, w, &bias)
                 } else {
                     unfolded(&shape, x, w, &bias)
                 })
@@ -87,8 +88,9 @@ impl Geometry {
         for (axis, output) in output.iter_mut().enumerate() {
             let reach = self.dilation[axis] * (self.kernel[axis].max(1) - 1) + 1;
             let padded = self.input[axis] + 2 * self.padding[axis];
-            if self.stride[axis] == 0 || self.dilation[axis] == 0 || self.kernel[axis] == 0 {
-                bail!("conv: stride, dilation and kernel have to be positive");
+            let sizes = [self.input, self.kernel, self.stride, self.dilation];
+            if sizes.iter().any(|sizes| sizes[axis] == 0) {
+                bail!("conv: input, kernel, stride and dilation have to be positive");
             }
             if reach > padded {
                 bail!("conv: kernel reaches over {reach}, the padded input has {padded}");
@@ -110,14 +112,14 @@ impl Geometry {
 
     /// The positions `p` in `0..len` for which `p * stride + tap * dilation - padding` lies in
     /// `0..limit`.
-    pub fn inside(&self, axis: usize, tap: usize, len: usize, limit: usize) -> (usize, usize) {
+    pub fn inside(&self, axis: usize, tap: usize, len: usize, limit: usize) -> Range<usize> {
         let (shift, padding) = (tap * self.dilation[axis], self.padding[axis]);
         let first = padding.saturating_sub(shift).div_ceil(self.stride[axis]);
         let end = (limit + padding)
             .saturating_sub(shift)
             .div_ceil(self.stride[axis]);
         let end = end.min(len);
-        (first.min(end), end)
+        first.min(end)..end
     }
 
     /// Whether each output needs exactly the input at its own position.

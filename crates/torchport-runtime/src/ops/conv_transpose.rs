@@ -2,7 +2,8 @@
 //! over the kernel's taps, which are then added up where they overlap.
 
 use super::conv::{per_axis, spatial_axes, Geometry};
-use super::gemm::{gemm, Mat, Sizes, Target};
+use super::gemm::{gemm, Sizes};
+use super::matrix::{Mat, Target};
 use super::real::{for_real, parameter, real_dtype, tensor_like, with_values, Real, SharedMut};
 use super::unfold::start_values;
 use candle::{bail, Result, Tensor};
@@ -132,12 +133,7 @@ fn spread<T: Real>(shape: &Geometry, x: &[T], w: &[T], bias: &[T]) -> Vec<T> {
                 n: inputs,
                 k: shape.in_channels,
             };
-            let target = Target {
-                values: SharedMut::new(products),
-                start: 0,
-                row_stride: inputs,
-                accumulate: false,
-            };
+            let target = Target::new(SharedMut::new(products), 0, inputs, false);
             // SAFETY: `products` belongs to this thread and has m rows of n elements.
             unsafe {
                 gemm(
@@ -172,10 +168,7 @@ fn add_taps<T: Real>(shape: &Geometry, products: &[T], y: &mut [T]) {
 }
 
 fn add_tap<T: Real>(shape: &Geometry, tap: [usize; 3], products: &[T], y: &mut [T]) {
-    let range = |axis: usize| {
-        let (first, end) = shape.inside(axis, tap[axis], shape.input[axis], shape.output[axis]);
-        first..end
-    };
+    let range = |axis: usize| shape.inside(axis, tap[axis], shape.input[axis], shape.output[axis]);
     let goal = |axis: usize, position: usize| {
         position * shape.stride[axis] + tap[axis] * shape.dilation[axis] - shape.padding[axis]
     };

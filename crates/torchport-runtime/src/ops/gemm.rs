@@ -1,38 +1,16 @@
-//! Matrix products on slices: the one place that calls the `gemm` crate, with care for the vector
-//! shapes that it runs on one thread and sums naively.
+//! Matrix products on slices, in blocks that fit the caches.
+//!
+//! The right operand is copied block by block into the order that the innermost loop reads it in;
+//! who asks for a product says how, so that a convolution can unfold its patches straight into it.
+//! Products are added up in runs, and the runs one after the other, which loses less than one sum.
 
-use super::kernel::vectorised;
-use super::real::{Real, SharedMut};
+use super::gemv::gemv;
+use super::matrix::{Columns, Mat, Target};
+use super::microkernel::{kernels, Kernels, LARGEST_TILE, VECTORS};
+use super::real::Real;
 use gemm::Parallelism;
 use rayon::prelude::*;
-
-/// A strided matrix that is read.
-#[derive(Clone, Copy)]
-pub(crate) struct Mat<'a, T> {
-    pub values: &'a [T],
-    pub row_stride: usize,
-    pub col_stride: usize,
-}
-
-impl<'a, T> Mat<'a, T> {
-    pub(crate) fn new(values: &'a [T], row_stride: usize, col_stride: usize) -> Self {
-        Self {
-            values,
-            row_stride,
-            col_stride,
-        }
-    }
-
-    fn transposed(self) -> Self {
-        Self::new(self.values, self.col_stride, self.row_stride)
-    }
-
-    fn holds(&self, rows: usize, cols: usize) -> bool {
-        rows == 0
-            || cols == 0
-            || (rows - 1) * self.row_stride + (cols - 1) * self.col_stride < self.values.len()
-    }
-}
+use std::ops::Range;
 
 /// Sizes of a product `(m, k) · (k, n)`.
 #[derive(Clone, Copy)]
@@ -42,16 +20,7 @@ pub(crate) struct Sizes {
     pub k: usize,
 }
 
-/// Where a product goes: a matrix with unit column stride, overwritten or added to.
-#[derive(Clone, Copy)]
-pub(crate) struct Target<T> {
-    pub values: SharedMut<T>,
-    pub start: usize,
-    pub row_stride: usize,
-    pub accumulate: bool,
-}
-
-/// `target (+)= lhs · rhs` on the current thread.
+/// `target (+)= lhs · rhs`.
 ///
 /// # Safety
 /// `target` has to be valid for `m` rows of `n` elements that no other thread touches.
@@ -64,178 +33,223 @@ pub(crate) unsafe fn gemm<T: Real>(
 ) {
     let Sizes { m, n, k } = sizes;
     assert!(lhs.holds(m, k) && rhs.holds(k, n), "matrix out of bounds");
-    if m == 1 && n == 1 {
-        let products = (0..k).map(|i| {
-            lhs.values[i * lhs.col_stride].widen() * rhs.values[i * rhs.row_stride].widen()
-        });
-        let out = &mut *target.values.offset(target.start);
-        let start = if target.accumulate { out.widen() } else { 0.0 };
-        *out = T::narrow(start + products.sum::<f64>());
-        return;
-    }
-    if m == 1 && rhs.col_stride == 1 && k > 2 {
-        return row_by_matrix(sizes, target, lhs, rhs, parallel);
-    }
-    if n == 1 && target.row_stride == 1 && lhs.row_stride == 1 && k > 2 {
-        let sizes = Sizes { m: 1, n: m, k };
-        return row_by_matrix(sizes, target, rhs.transposed(), lhs.transposed(), parallel);
-    }
-    if m == 1 && parallel && n * k >= PARALLEL_ELEMENTS {
-        // The crate runs vector shapes on one thread: share out the columns.
-        let width = n.div_ceil(rayon::current_num_threads());
-        (0..n.div_ceil(width)).into_par_iter().for_each(|block| {
-            let col = block * width;
-            let rhs = Mat::new(
-                &rhs.values[col * rhs.col_stride..],
-                rhs.row_stride,
-                rhs.col_stride,
-            );
-            let target = Target {
-                start: target.start + col,
-                ..target
-            };
-            call(
-                Sizes {
-                    m,
-                    n: width.min(n - col),
-                    k,
-                },
-                target,
-                lhs,
-                rhs,
-                Parallelism::None,
-            );
-        });
-        return;
-    }
-    let parallelism = match parallel {
-        true => Parallelism::Rayon(0),
-        false => Parallelism::None,
+    let vector = |column: Mat<T>| -> Vec<T> {
+        (0..k)
+            .map(|i| column.values[i * column.row_stride])
+            .collect()
     };
-    call(sizes, target, lhs, rhs, parallelism);
-}
-
-/// Below this many elements read, starting threads costs more than it saves.
-const PARALLEL_ELEMENTS: usize = 1 << 16;
-
-/// The length of the runs in which products are added up. The crate adds one after the other over
-/// its own, longer runs and loses up to four times as much as torch does; with dot products it keeps
-/// many sums side by side, which is as good.
-fn run_length<T>(Sizes { m, n, k }: Sizes, lhs: &Mat<T>, rhs: &Mat<T>) -> usize {
-    let dot_products = lhs.col_stride == 1 && rhs.row_stride == 1 && m * n <= 256;
-    match dot_products || m == 1 || n == 1 {
-        true => k.max(1),
-        false => (k / 8).clamp(128, 256),
+    let is_done = match (m, n) {
+        _ if m * n * k == 0 => false,
+        (_, 1) => gemv::<T>(m, target, lhs, &vector(rhs), parallel),
+        (1, _) => gemv::<T>(
+            n,
+            target.transposed(),
+            rhs.transposed(),
+            &vector(lhs.transposed()),
+            parallel,
+        ),
+        _ => false,
+    };
+    if is_done {
+        return;
     }
+    // A few rows by many columns: read the many in place and copy the few.
+    if m < n && m <= 32 {
+        let sizes = Sizes { m: n, n: m, k };
+        return multiply(
+            sizes,
+            target.transposed(),
+            rhs.transposed(),
+            &lhs.transposed(),
+            parallel,
+        );
+    }
+    multiply(sizes, target, lhs, &rhs, parallel);
 }
 
-unsafe fn call<T: Real>(
+/// `target (+)= lhs · rhs` with columns of `rhs` that are made on demand.
+///
+/// # Safety
+/// `target` has to be valid for `m` rows of `n` elements that no other thread touches.
+pub(crate) unsafe fn multiply<T: Real>(
     sizes: Sizes,
     target: Target<T>,
     lhs: Mat<T>,
-    rhs: Mat<T>,
-    parallelism: Parallelism,
-) {
-    let Sizes { m, n, k } = sizes;
-    let run = run_length(sizes, &lhs, &rhs);
-    for start in (0..k.max(1)).step_by(run) {
-        let accumulate = target.accumulate || start > 0;
-        gemm::gemm(
-            m,
-            n,
-            run.min(k - start),
-            target.values.offset(target.start),
-            1,
-            target.row_stride as isize,
-            accumulate,
-            lhs.values.as_ptr().wrapping_add(start * lhs.col_stride),
-            lhs.col_stride as isize,
-            lhs.row_stride as isize,
-            rhs.values.as_ptr().wrapping_add(start * rhs.row_stride),
-            rhs.col_stride as isize,
-            rhs.row_stride as isize,
-            if accumulate { T::ONE } else { T::ZERO },
-            T::ONE,
-            false,
-            false,
-            false,
-            parallelism,
-        )
-    }
-}
-
-const COLUMNS: usize = 64;
-
-/// A row vector times a row-major matrix, summed in blocks.
-unsafe fn row_by_matrix<T: Real>(
-    Sizes { n, k, .. }: Sizes,
-    target: Target<T>,
-    lhs: Mat<T>,
-    rhs: Mat<T>,
+    rhs: &impl Columns<T>,
     parallel: bool,
 ) {
-    let row: Vec<T> = (0..k).map(|i| lhs.values[i * lhs.col_stride]).collect();
-    let block = |index: usize| {
-        let col = index * COLUMNS;
-        let width = COLUMNS.min(n - col);
-        let out = target.values.offset(target.start + col);
-        // SAFETY: the caller vouches for the row, and blocks do not overlap.
-        let out = unsafe { std::slice::from_raw_parts_mut(out, width) };
-        columns_of_row(
-            &row,
-            &rhs.values[col..],
-            rhs.row_stride,
-            target.accumulate,
-            out,
-        );
-    };
-    let blocks = n.div_ceil(COLUMNS);
-    if parallel && n * k >= PARALLEL_ELEMENTS {
-        (0..blocks).into_par_iter().for_each(block);
-    } else {
-        (0..blocks).for_each(block);
+    let Sizes { m, n, k } = sizes;
+    assert!(lhs.holds(m, k), "matrix out of bounds");
+    if m * n * k == 0 {
+        let zeros = vec![T::ZERO; n];
+        return (0..m).for_each(|row| target.from(row, 0).put(&zeros, n.max(1), 1, n));
+    }
+    let threads = rayon::current_num_threads();
+    if !parallel || threads == 1 || m * n * k < PARALLEL_FROM {
+        return block(sizes, target, lhs, rhs, 0..n);
+    }
+    if n >= threads * SHARED_COLUMNS {
+        let width = n.div_ceil(threads).next_multiple_of(SHARED_COLUMNS);
+        (0..n.div_ceil(width)).into_par_iter().for_each(|part| {
+            let columns = part * width..n.min((part + 1) * width);
+            block(sizes, target, lhs, rhs, columns);
+        });
+        return;
+    }
+    let height = m.div_ceil(threads).next_multiple_of(8);
+    (0..m.div_ceil(height)).into_par_iter().for_each(|part| {
+        let row = part * height;
+        let sizes = Sizes {
+            m: height.min(m - row),
+            n,
+            k,
+        };
+        block(sizes, target.from(row, 0), lhs.from(row, 0), rhs, 0..n);
+    });
+}
+
+/// With fewer multiplications than this, waking other threads costs more than it saves.
+const PARALLEL_FROM: usize = 1 << 18;
+/// Columns are shared out between threads in multiples of this.
+const SHARED_COLUMNS: usize = 48;
+/// The most elements of `rhs` that are copied at a time.
+const COPIED: usize = 1 << 16;
+
+/// The length of the runs in which `k` products are added up.
+fn run_length(k: usize) -> usize {
+    let longest = (k / 8).clamp(160, 256);
+    k.div_ceil(k.div_ceil(longest))
+}
+
+/// The columns `columns` of a product, on this thread.
+unsafe fn block<T: Real>(
+    Sizes { m, k, .. }: Sizes,
+    target: Target<T>,
+    lhs: Mat<T>,
+    rhs: &impl Columns<T>,
+    columns: Range<usize>,
+) {
+    let kernels = kernels::<T>();
+    let tile = kernels.map_or(1, |kernels| kernels.lanes * VECTORS);
+    let run = run_length(k);
+    let width = (COPIED / run / tile * tile)
+        .max(tile)
+        .min(columns.len().next_multiple_of(tile));
+    let mut copied = vec![T::ZERO; run * width];
+    for col in columns.clone().step_by(width) {
+        let width = width.min(columns.end - col);
+        for start in (0..k).step_by(run) {
+            let rows = start..k.min(start + run);
+            let accumulate = target.accumulate || start > 0;
+            let target = Target {
+                accumulate,
+                ..target.from(0, col)
+            };
+            let lhs = lhs.from(0, start);
+            match kernels {
+                Some(kernels) => {
+                    copy_panels(kernels, rhs, rows.clone(), col, width, &mut copied);
+                    multiply_panels(kernels, m, rows.len(), width, target, lhs, &copied);
+                }
+                None => {
+                    rhs.copy(rows.clone(), col, width, width, &mut copied);
+                    let rhs = Mat::new(&copied, width, 1);
+                    portable(
+                        Sizes {
+                            m,
+                            n: width,
+                            k: rows.len(),
+                        },
+                        target,
+                        lhs,
+                        rhs,
+                    );
+                }
+            }
+        }
     }
 }
 
-/// Products of `row` with up to `COLUMNS` columns. Short runs are summed in `T`, the runs in f64.
-fn columns_of_row<T: Real>(
-    row: &[T],
-    matrix: &[T],
-    stride: usize,
-    accumulate: bool,
-    out: &mut [T],
+/// Copies columns in panels, each as wide as a tile: the last as wide as its vectors have to be.
+fn copy_panels<T: Real>(
+    kernels: &Kernels<T>,
+    rhs: &impl Columns<T>,
+    rows: Range<usize>,
+    col: usize,
+    width: usize,
+    copied: &mut [T],
 ) {
-    vectorised(
-        #[inline(always)]
-        || {
-            const RUN: usize = 64;
-            let mut totals = [0.0f64; COLUMNS];
-            for (r, run) in row.chunks(RUN).enumerate() {
-                let mut sums = [T::ZERO; COLUMNS];
-                for (i, &v) in run.iter().enumerate() {
-                    let start = (r * RUN + i) * stride;
-                    let values = &matrix[start..start + out.len()];
-                    if let Ok(values) = <&[T; COLUMNS]>::try_from(values) {
-                        for j in 0..COLUMNS {
-                            sums[j] += v * values[j];
-                        }
-                    } else {
-                        for (sum, &value) in sums.iter_mut().zip(values) {
-                            *sum += v * value;
-                        }
-                    }
-                }
-                for j in 0..COLUMNS {
-                    totals[j] += sums[j].widen();
-                }
-            }
-            for (out, &total) in out.iter_mut().zip(&totals) {
-                *out = T::narrow(if accumulate {
-                    out.widen() + total
-                } else {
-                    total
-                });
-            }
-        },
+    let tile = kernels.lanes * VECTORS;
+    for first in (0..width).step_by(tile) {
+        let width = tile.min(width - first);
+        let stride = width.next_multiple_of(kernels.lanes);
+        rhs.copy(
+            rows.clone(),
+            col + first,
+            width,
+            stride,
+            &mut copied[first * rows.len()..],
+        );
+    }
+}
+
+unsafe fn multiply_panels<T: Real>(
+    kernels: &Kernels<T>,
+    m: usize,
+    k: usize,
+    width: usize,
+    target: Target<T>,
+    lhs: Mat<T>,
+    copied: &[T],
+) {
+    let tile = kernels.lanes * VECTORS;
+    let mut sums = [T::ZERO; LARGEST_TILE];
+    let mut row = 0;
+    while row < m {
+        let size = kernels.by_rows.len().min((m - row).ilog2() as usize + 1);
+        let (rows, by_vectors) = (1 << (size - 1), &kernels.by_rows[size - 1]);
+        let values = lhs.from(row, 0).values.as_ptr();
+        for first in (0..width).step_by(tile) {
+            let cols = tile.min(width - first);
+            let vectors = cols.div_ceil(kernels.lanes);
+            let panel = copied[first * k..].as_ptr();
+            by_vectors[vectors - 1](
+                k,
+                values,
+                lhs.row_stride,
+                lhs.col_stride,
+                panel,
+                sums.as_mut_ptr(),
+            );
+            target
+                .from(row, first)
+                .put(&sums, vectors * kernels.lanes, rows, cols);
+        }
+        row += rows;
+    }
+}
+
+/// The `gemm` crate, for machines without kernels here.
+unsafe fn portable<T: Real>(Sizes { m, n, k }: Sizes, target: Target<T>, lhs: Mat<T>, rhs: Mat<T>) {
+    gemm::gemm(
+        m,
+        n,
+        k,
+        target.values.offset(0),
+        target.col_stride as isize,
+        target.row_stride as isize,
+        target.accumulate,
+        lhs.values.as_ptr(),
+        lhs.col_stride as isize,
+        lhs.row_stride as isize,
+        rhs.values.as_ptr(),
+        rhs.col_stride as isize,
+        rhs.row_stride as isize,
+        if target.accumulate { T::ONE } else { T::ZERO },
+        T::ONE,
+        false,
+        false,
+        false,
+        Parallelism::None,
     )
 }

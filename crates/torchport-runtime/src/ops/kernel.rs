@@ -104,20 +104,28 @@ pub(crate) fn vectorised<R>(f: impl FnOnce() -> R) -> R {
         unsafe fn avx2<R>(f: impl FnOnce() -> R) -> R {
             f()
         }
-        let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
         let has_avx512 = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl");
         // Safety: the CPU has the features that the function is compiled for.
-        if has_avx2 && has_avx512 {
+        if has_fma() && has_avx512 {
             return unsafe { avx512(f) };
         }
-        if has_avx2 {
+        if has_fma() {
             return unsafe { avx2(f) };
         }
     }
     f()
+}
+
+/// Whether what runs in `vectorised` has fused multiplications.
+#[inline(always)]
+pub(crate) fn has_fma() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    return cfg!(target_arch = "aarch64");
 }
 
 /// `f` of every element.
@@ -144,7 +152,11 @@ pub(crate) fn map_vectorised<T: WithDType, O: WithDType>(
     map_rows(&x, |out, data, _| {
         vectorised(
             #[inline(always)]
-            || out.iter_mut().zip(data).for_each(|(o, &v)| *o = f(v)),
+            || {
+                for (o, &v) in out.iter_mut().zip(data) {
+                    *o = f(v);
+                }
+            },
         )
     })
 }
@@ -200,21 +212,26 @@ fn zip_row<A: Copy, B: Copy, O>(
     match strides {
         [1, 1] => {
             let pairs = a[..len].iter().zip(&b[..len]);
-            out.iter_mut()
-                .zip(pairs)
-                .for_each(|(o, (&a, &b))| *o = f(a, b));
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (o, (&a, &b)) in out.iter_mut().zip(pairs) {
+                        *o = f(a, b);
+                    }
+                },
+            )
         }
         [1, 0] => {
             let b = b[0];
-            out.iter_mut()
-                .zip(&a[..len])
-                .for_each(|(o, &a)| *o = f(a, b));
+            for (o, &a) in out.iter_mut().zip(&a[..len]) {
+                *o = f(a, b);
+            }
         }
         [0, 1] => {
             let a = a[0];
-            out.iter_mut()
-                .zip(&b[..len])
-                .for_each(|(o, &b)| *o = f(a, b));
+            for (o, &b) in out.iter_mut().zip(&b[..len]) {
+                *o = f(a, b);
+            }
         }
         [step_a, step_b] => {
             for (i, o) in out.iter_mut().enumerate() {

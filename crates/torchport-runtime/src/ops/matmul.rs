@@ -1,7 +1,8 @@
 //! Matrix products with torch's rules for shapes: `matmul` and `linear`.
 
-use super::gemm::{gemm, Mat, Sizes, Target};
+use super::gemm::{gemm, Sizes};
 use super::kernel::broadcast_shape;
+use super::matrix::{Mat, Target};
 use super::real::{
     for_real, parameter, real_dtype, tensor_like, with_values, Real, SharedMut, Strided,
 };
@@ -72,12 +73,7 @@ fn affine<T: Real>(sizes: Sizes, x: &[T], weight: Mat<T>, bias: &[T]) -> Vec<T> 
         [] => vec![T::ZERO; sizes.m * sizes.n],
         _ => bias.repeat(sizes.m),
     };
-    let target = Target {
-        values: SharedMut::new(&mut y),
-        start: 0,
-        row_stride: sizes.n,
-        accumulate: !bias.is_empty(),
-    };
+    let target = Target::new(SharedMut::new(&mut y), 0, sizes.n, !bias.is_empty());
     // SAFETY: `y` has m rows of n elements and is not shared.
     unsafe { gemm(sizes, target, Mat::new(x, sizes.k, 1), weight, true) };
     y
@@ -129,12 +125,7 @@ fn products<T: Real>(lhs: &Tensor, rhs: &Tensor) -> Result<Vec<T>> {
     let (lhs_strides, rhs_strides) = (&lhs.stride()[rank - 2..], &rhs.stride()[rank - 2..]);
     let values = SharedMut::new(&mut y);
     let product = |index: usize, parallel: bool| {
-        let target = Target {
-            values,
-            start: index * sizes.m * sizes.n,
-            row_stride: sizes.n,
-            accumulate: false,
-        };
+        let target = Target::new(values, index * sizes.m * sizes.n, sizes.n, false);
         let lhs = Mat::new(
             &lhs_values[lhs_starts[index]..],
             lhs_strides[0],

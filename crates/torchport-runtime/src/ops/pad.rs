@@ -103,10 +103,20 @@ fn gather<T: WithDType>(x: &[T], dims: &[usize], sources: &[Vec<usize>], fill: T
     y.par_chunks_mut(lines * last.len())
         .enumerate()
         .for_each(|(block, y)| {
-            for (line, y) in (block * lines..).zip(y.chunks_mut(last.len())) {
-                if let Some(start) = line_start(line, outer, &strides) {
-                    copy_runs(&x[start..], &runs, y);
+            let mut previous = None;
+            for line in 0..y.len() / last.len() {
+                let (done, y) = y.split_at_mut(line * last.len());
+                let y = &mut y[..last.len()];
+                let start = line_start(block * lines + line, outer, &strides);
+                match start {
+                    None => {}
+                    // A line that repeats the one before it is cheaper to copy.
+                    Some(_) if start == previous => {
+                        y.copy_from_slice(&done[done.len() - y.len()..])
+                    }
+                    Some(start) => copy_line(&x[start..], last, &runs, y),
                 }
+                previous = start;
             }
         });
     y
@@ -154,12 +164,17 @@ fn runs(sources: &[usize]) -> Vec<Run> {
     runs
 }
 
-fn copy_runs<T: Copy>(x: &[T], runs: &[Run], y: &mut [T]) {
+fn copy_line<T: Copy>(x: &[T], sources: &[usize], runs: &[Run], y: &mut [T]) {
+    // With short runs it is faster to go element by element.
+    if 4 * runs.len() > sources.len() {
+        let pairs = y.iter_mut().zip(sources);
+        pairs
+            .filter(|(_, &i)| i != OUTSIDE)
+            .for_each(|(y, &i)| *y = x[i]);
+        return;
+    }
     for run in runs {
-        match run.len {
-            1 => y[run.output] = x[run.input],
-            len => y[run.output..][..len].copy_from_slice(&x[run.input..][..len]),
-        }
+        y[run.output..][..run.len].copy_from_slice(&x[run.input..][..run.len]);
     }
 }
 

@@ -63,12 +63,11 @@ fn max_over(x: &Tensor, windows: &Windows) -> Result<Tensor> {
 fn maxima<T: WithDType>(x: &[T], windows: &Windows) -> Vec<T> {
     let lowest = T::from_f64(f64::NEG_INFINITY);
     let width = windows.input[2];
-    over_planes(x, windows, |x, y| {
-        let mut columns = vec![lowest; width];
+    over_planes(x, windows, lowest, |columns, x, y| {
         windows.for_lines(y, |covered, _, y| {
             columns.fill(lowest);
             for line in covered {
-                raise(&mut columns, &x[line * width..][..width]);
+                raise(columns, &x[line * width..][..width]);
             }
             for (y, window) in y.iter_mut().zip(&windows.axes[2]) {
                 let window = columns[window.start..window.end]
@@ -119,12 +118,11 @@ fn means<T: Real>(
     divisor: impl Fn([&Window; 3]) -> usize + Sync,
 ) -> Vec<T> {
     let width = windows.input[2];
-    over_planes(x, windows, |x, y| {
-        let mut columns = vec![0.0; width];
+    over_planes(x, windows, 0.0, |columns, x, y| {
         windows.for_lines(y, |covered, [d, h], y| {
             columns.fill(0.0);
             for line in covered {
-                accumulate(&mut columns, &x[line * width..][..width]);
+                accumulate(columns, &x[line * width..][..width]);
             }
             for (y, w) in y.iter_mut().zip(&windows.axes[2]) {
                 let values = &columns[w.start..w.end];
@@ -155,20 +153,23 @@ fn accumulate<T: Real>(totals: &mut [f64], values: &[T]) {
     )
 }
 
-/// Runs `plane(input, output)` on every plane, in parallel.
-fn over_planes<T: WithDType>(
+/// Runs `plane(columns, input, output)` on every plane, in parallel; `columns` is room for a line.
+fn over_planes<T: WithDType, C: Copy + Send + Sync>(
     x: &[T],
     windows: &Windows,
-    plane: impl Fn(&[T], &mut [T]) + Sync,
+    column: C,
+    plane: impl Fn(&mut [C], &[T], &mut [T]) + Sync,
 ) -> Vec<T> {
     let mut y = vec![T::zero(); windows.shape.iter().product()];
-    let input: usize = windows.input.iter().product();
-    if input > 0 && !y.is_empty() {
-        let outputs = y.par_chunks_mut(windows.output_plane());
-        outputs
-            .zip(x.par_chunks(input))
-            .for_each(|(y, x)| plane(x, y));
+    if y.is_empty() {
+        return y;
     }
+    y.par_chunks_mut(windows.output_plane())
+        .zip(x.par_chunks(windows.input.iter().product()))
+        .for_each_init(
+            || vec![column; windows.input[2]],
+            |columns, (y, x)| plane(columns, x, y),
+        );
     y
 }
 

@@ -170,4 +170,8 @@ impl<T> SharedMut<T> {
     pub(crate) fn offset(self, index: usize) -> *mut T {
         self.0.wrapping_add(index)
     }
+
+    pub(crate) fn from(self, index: usize) -> Self {
+        Self(self.offset(index))
+    }
 }

@@ -3,8 +3,9 @@
 use super::kernel::{fill_slice, vectorised, with_slice};
 use candle::{bail, Result, Tensor, WithDType};
 
-/// Elements that are gathered side by side, for the CPU's vector units.
-const LANES: usize = 16;
+/// Elements that are gathered side by side, for the CPU's vector units: so many that the compiler
+/// makes a vectorised loop of them, rather than a long row of scalar instructions.
+pub(crate) const LANES: usize = 128;
 /// Columns that are gathered side by side.
 const COLUMNS: usize = 256;
 /// A longer row is cut into pieces of this length, for several threads.
@@ -96,6 +97,21 @@ impl Reduction {
         Tensor::from_vec(out, &*self.shape, self.x.device())
     }
 
+    /// `f` of all elements that are reduced together, at once.
+    pub(crate) fn by_rows<T: WithDType>(&self, f: impl Fn(&[T]) -> T + Sync) -> Result<Tensor> {
+        let rows = self.x.reshape((self.outer, self.reduced, self.inner))?;
+        let mut out = vec![T::from_f64(0.0); self.outer * self.inner];
+        with_slice(&rows.transpose(1, 2)?, |data: &[T]| {
+            fill_slice(&mut out, 1, self.reduced, |start, out| {
+                for (i, o) in out.iter_mut().enumerate() {
+                    *o = f(&data[(start + i) * self.reduced..][..self.reduced]);
+                }
+            });
+            Ok(())
+        })?;
+        Tensor::from_vec(out, &*self.shape, self.x.device())
+    }
+
     fn reduce_columns<T: WithDType, A: Copy, O>(
         &self,
         data: &[T],
@@ -118,10 +134,9 @@ impl Reduction {
                     for r in 0..self.reduced {
                         let from = first + r * self.inner;
                         let row = &data[from..from + width];
-                        states
-                            .iter_mut()
-                            .zip(row)
-                            .for_each(|(s, &v)| *s = step(*s, v));
+                        for (state, &v) in states.iter_mut().zip(row) {
+                            *state = step(*state, v);
+                        }
                     }
                 },
             );
@@ -156,20 +171,29 @@ fn reduce_row<T: Copy, A: Copy>(
     step: &impl Fn(A, T) -> A,
     merge: &impl Fn(A, A) -> A,
 ) -> A {
-    let mut lanes = [init; LANES];
     vectorised(
         #[inline(always)]
         || {
-            let mut groups = row.chunks_exact(LANES);
-            for group in &mut groups {
-                (0..LANES).for_each(|i| lanes[i] = step(lanes[i], group[i]));
+            let mut lanes = [init; LANES];
+            for group in row.chunks(LANES) {
+                for (lane, &v) in lanes.iter_mut().zip(group) {
+                    *lane = step(*lane, v);
+                }
             }
-            let rest = groups.remainder();
-            lanes
-                .iter_mut()
-                .zip(rest)
-                .for_each(|(lane, &v)| *lane = step(*lane, v));
+            merge_lanes(lanes, merge)
         },
-    );
-    lanes.into_iter().fold(init, merge)
+    )
+}
+
+#[inline(always)]
+pub(crate) fn merge_lanes<A: Copy>(mut lanes: [A; LANES], merge: &impl Fn(A, A) -> A) -> A {
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        let (left, right) = lanes.split_at_mut(width);
+        for (left, &right) in left.iter_mut().zip(right.iter()) {
+            *left = merge(*left, right);
+        }
+    }
+    lanes[0]
 }

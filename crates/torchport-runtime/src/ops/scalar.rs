@@ -1,7 +1,7 @@
 //! Arithmetic with a number: on the tensor's own dtype, exact for integers. A number with a
 //! fraction makes integers f32, as in torch.
 
-use super::binary::{floor_divide, remainder};
+use super::binary::{div_trunc, floor_divide, fmod, remainder};
 use super::cast::round_to;
 use super::kernel::{compute_dtype, map};
 use super::to_dtype;
@@ -91,14 +91,33 @@ fn operands(x: &Tensor, scalar: f64) -> Result<(Tensor, Tensor)> {
     ))
 }
 
-/// `x % scalar` as in Python.
-pub fn remainder_scalar(x: &Tensor, scalar: f64) -> Result<Tensor> {
-    let (x, scalar) = operands(x, scalar)?;
-    remainder(&x, &scalar)
+macro_rules! division_functions {
+    ($($(#[$doc:meta])* $name:ident, $function:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(x: &Tensor, scalar: f64) -> Result<Tensor> {
+            let (x, scalar) = operands(x, scalar)?;
+            $function(&x, &scalar)
+        }
+    )*};
 }
 
-/// `x // scalar`.
-pub fn floor_divide_scalar(x: &Tensor, scalar: f64) -> Result<Tensor> {
-    let (x, scalar) = operands(x, scalar)?;
-    floor_divide(&x, &scalar)
+division_functions! {
+    /// `x % scalar` as in Python.
+    remainder_scalar, remainder;
+    /// `torch.fmod(x, scalar)`.
+    fmod_scalar, fmod;
+    /// `x // scalar`.
+    floor_divide_scalar, floor_divide;
+}
+
+/// `torch.div(x, scalar, rounding_mode="trunc")`.
+pub fn div_trunc_scalar(x: &Tensor, scalar: f64) -> Result<Tensor> {
+    let (x, number) = operands(x, scalar)?;
+    let compute = compute_dtype("div", x.dtype())?;
+    if compute == DType::I64 {
+        return div_trunc(&x, &number);
+    }
+    // Other than with a tensor, torch does not round the quotient of half types before it is cut.
+    let quotient = div_scalar(&to_dtype(&x, compute)?, scalar)?;
+    to_dtype(&super::trunc(&quotient)?, x.dtype())
 }

@@ -2,12 +2,13 @@
 
 use super::advanced_index::Indexed;
 use super::cast::Element;
-use super::create::scalar;
 use super::index::{element_offsets, slice_bounds, wrap_index};
-use super::kernel::{broadcast_shape, fill, for_dtype, with_slice, with_storage, zip};
+use super::kernel::{broadcast_shape, fill, for_dtype, vectorised, with_slice, with_storage};
 use super::strided::Walk;
-use super::{contiguous, full, to_bool, to_dtype};
+use super::{full, to_bool, to_dtype};
 use candle::{bail, DType, Result, Tensor};
+use std::hint::select_unpredictable;
+use std::ops::Range;
 
 /// A copy of `x` with the blocks at `offsets` replaced by those of `values`, in order, or summed.
 fn put(
@@ -139,11 +140,7 @@ pub fn scatter_add(x: &Tensor, dim: usize, index: &Tensor, src: &Tensor) -> Resu
 
 /// `x` with a number where `mask` is not zero; both are broadcast.
 pub fn masked_fill(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
-    let mask = to_bool(mask)?;
-    for_dtype!("masked_fill", x.dtype(), T => {
-        let value = scalar::<T>(value);
-        zip(x, &mask, |v: T, masked: u8| if masked != 0 { value } else { v })
-    })
+    where_cond(mask, &full(&[], value, x.dtype(), x.device())?, x)
 }
 
 /// `a` where `condition` is not zero, and else `b`; all three are broadcast.
@@ -156,7 +153,11 @@ pub fn where_cond(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> 
         )
     }
     let shape = broadcast_shape(&broadcast_shape(a.dims(), b.dims())?, condition.dims())?;
-    let condition = to_bool(condition)?.broadcast_as(&*shape)?;
+    let condition = match condition.dtype() {
+        DType::U8 => condition.clone(),
+        _ => to_bool(condition)?,
+    };
+    let condition = condition.broadcast_as(&*shape)?;
     let (a, b) = (a.broadcast_as(&*shape)?, b.broadcast_as(&*shape)?);
     for_dtype!("where", a.dtype(), T => choose::<T>(&condition, &a, &b))
 }
@@ -166,14 +167,11 @@ fn choose<T: Element>(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tens
         with_storage(a, |left: &[T], la| {
             with_storage(b, |right: &[T], lb| {
                 let walk = Walk::over(condition.dims(), [lc, la, lb]);
-                let [sc, sa, sb] = walk.inner_strides().map(|s| s as usize);
+                let strides = walk.inner_strides();
                 Ok(fill(condition.elem_count(), 1, |start, out: &mut [T]| {
                     walk.segments(start, out.len(), |range, [c, a, b]| {
-                        let (chosen, left, right) = (&chosen[c..], &left[a..], &right[b..]);
-                        for (i, o) in out[range].iter_mut().enumerate() {
-                            let (a, b) = (left[i * sa], right[i * sb]);
-                            *o = if chosen[i * sc] != 0 { a } else { b };
-                        }
+                        let operands = (&chosen[c..], &left[a..], &right[b..]);
+                        choose_run(&mut out[range], operands, strides);
                     })
                 }))
             })
@@ -182,28 +180,82 @@ fn choose<T: Element>(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tens
     Tensor::from_vec(out, condition.shape(), a.device())
 }
 
+fn choose_run<T: Copy>(out: &mut [T], (chosen, a, b): (&[u8], &[T], &[T]), strides: [isize; 3]) {
+    let len = out.len();
+    match strides {
+        [1, 1, 1] => {
+            let pairs = a[..len].iter().zip(&b[..len]);
+            vectorised(
+                #[inline(always)]
+                || {
+                    for ((o, &c), (&a, &b)) in out.iter_mut().zip(chosen).zip(pairs) {
+                        *o = select_unpredictable(c != 0, a, b);
+                    }
+                },
+            )
+        }
+        [1, 0, 1] => {
+            let a = a[0];
+            vectorised(
+                #[inline(always)]
+                || {
+                    for ((o, &c), &b) in out.iter_mut().zip(chosen).zip(&b[..len]) {
+                        *o = select_unpredictable(c != 0, a, b);
+                    }
+                },
+            )
+        }
+        [1, 1, 0] => {
+            let b = b[0];
+            vectorised(
+                #[inline(always)]
+                || {
+                    for ((o, &c), &a) in out.iter_mut().zip(chosen).zip(&a[..len]) {
+                        *o = select_unpredictable(c != 0, a, b);
+                    }
+                },
+            )
+        }
+        strides => {
+            let [sc, sa, sb] = strides.map(|s| s as usize);
+            for (i, o) in out.iter_mut().enumerate() {
+                *o = if chosen[i * sc] != 0 {
+                    a[i * sa]
+                } else {
+                    b[i * sb]
+                };
+            }
+        }
+    }
+}
+
 /// `x` with zeros above the `k`-th diagonal of its last two dimensions.
 pub fn tril(x: &Tensor, k: i64) -> Result<Tensor> {
-    keep_where("tril", x, |row, column| column - row <= k)
+    keep_part("tril", x, |row| 0..row + k + 1)
 }
 
 /// `x` with zeros below the `k`-th diagonal of its last two dimensions.
 pub fn triu(x: &Tensor, k: i64) -> Result<Tensor> {
-    keep_where("triu", x, |row, column| column - row >= k)
+    keep_part("triu", x, |row| row + k..i64::MAX)
 }
 
-fn keep_where(op: &str, x: &Tensor, keep: impl Fn(i64, i64) -> bool + Sync) -> Result<Tensor> {
+/// `x` with zeros but for the columns that `kept` tells for each row.
+fn keep_part(op: &str, x: &Tensor, kept: impl Fn(i64) -> Range<i64> + Sync) -> Result<Tensor> {
     let [.., rows, columns] = *x.dims() else {
         bail!("{op}: needs two dimensions, got shape {:?}", x.dims())
     };
-    let mask = fill(rows * columns, 1, |start, out: &mut [u8]| {
-        for (i, o) in out.iter_mut().enumerate() {
-            let at = start + i;
-            *o = keep((at / columns) as i64, (at % columns) as i64) as u8;
-        }
-    });
-    let mask = Tensor::from_vec(mask, (rows, columns), x.device())?;
     for_dtype!(op, x.dtype(), T => {
-        zip(&contiguous(x)?, &mask, |v: T, kept: u8| if kept != 0 { v } else { T::default() })
+        let out = with_slice(x, |data: &[T]| {
+            Ok(fill(x.elem_count(), columns, |start, out: &mut [T]| {
+                for (i, out) in out.chunks_mut(columns).enumerate() {
+                    let from = start + i * columns;
+                    let kept = kept((from / columns % rows) as i64);
+                    let end = kept.end.clamp(0, columns as i64) as usize;
+                    let first = (kept.start.max(0) as usize).min(end);
+                    out[first..end].copy_from_slice(&data[from + first..from + end]);
+                }
+            }))
+        })?;
+        Tensor::from_vec(out, x.shape(), x.device())
     })
 }

@@ -1,42 +1,41 @@
 //! Softmax and its logarithms, row by row: exponentials of distances from the largest element.
 
 use super::cast::Element;
-use super::kernel::{fill_slice, float_compute_dtype, vectorised, with_slice};
+use super::kernel::{fill_slice, float_compute_dtype, has_fma, vectorised, with_slice};
 use super::math::{Exact, Fast, Math};
-use super::reduce::Reduction;
+use super::reduce::{merge_lanes, Reduction, LANES};
 use super::to_dtype;
 use candle::{bail, DType, Result, Tensor};
 
-/// The largest element and the sum of all `exp(v - largest)`, which are left in `scratch`.
+/// The largest element, not counting what is not a number.
 #[inline(always)]
-fn exponentials<M: Math, T: Element>(row: &[T], scratch: &mut [T]) -> (f64, f64) {
-    const LANES: usize = 16;
-    let mut largest = [f64::NEG_INFINITY; LANES];
-    let mut groups = row.chunks_exact(LANES);
-    for group in &mut groups {
-        for i in 0..LANES {
-            let v = group[i].cast_f64();
-            largest[i] = if v > largest[i] { v } else { largest[i] };
+fn largest<T: Element>(row: &[T]) -> f64 {
+    let mut lanes = [T::cast_from_f64(f64::NEG_INFINITY); LANES];
+    for group in row.chunks(LANES) {
+        for (lane, &v) in lanes.iter_mut().zip(group) {
+            *lane = if v > *lane { v } else { *lane };
         }
     }
-    for v in groups.remainder() {
-        largest[0] = largest[0].max(v.cast_f64());
-    }
-    let largest = largest.into_iter().fold(f64::NEG_INFINITY, f64::max);
+    merge_lanes(lanes, &|a, b| if b > a { b } else { a }).cast_f64()
+}
+
+/// Leaves `exp(v - largest)` of each element in `out`; the sum of them all.
+#[inline(always)]
+fn exponentials<M: Math, T: Element>(row: &[T], out: &mut [T], largest: f64) -> f64 {
     let mut sums = [0.0; LANES];
-    for (out, row) in scratch.chunks_mut(LANES).zip(row.chunks(LANES)) {
-        for ((o, v), sum) in out.iter_mut().zip(row).zip(&mut sums) {
+    for (group, out) in row.chunks(LANES).zip(out.chunks_mut(LANES)) {
+        for ((sum, &v), o) in sums.iter_mut().zip(group).zip(out) {
             let e = M::exp(v.cast_f64() - largest);
             *o = T::cast_from_f64(e);
             *sum += e;
         }
     }
-    (largest, sums.into_iter().sum())
+    merge_lanes(sums, &|a, b| a + b)
 }
 
 #[inline(always)]
 fn softmax_row<M: Math, T: Element>(row: &[T], out: &mut [T]) {
-    let (_, sum) = exponentials::<M, T>(row, out);
+    let sum = exponentials::<M, T>(row, out, largest(row));
     let factor = 1.0 / sum;
     for o in out {
         *o = T::cast_from_f64(o.cast_f64() * factor);
@@ -45,8 +44,8 @@ fn softmax_row<M: Math, T: Element>(row: &[T], out: &mut [T]) {
 
 #[inline(always)]
 fn log_softmax_row<M: Math, T: Element>(row: &[T], out: &mut [T]) {
-    let (largest, sum) = exponentials::<M, T>(row, out);
-    let log = M::ln(sum);
+    let largest = largest(row);
+    let log = exponentials::<M, T>(row, out, largest).ln();
     for (o, v) in out.iter_mut().zip(row) {
         *o = T::cast_from_f64(v.cast_f64() - largest - log);
     }
@@ -88,6 +87,7 @@ macro_rules! row_functions {
             let wide = to_dtype(x, compute)?;
             let y = match compute {
                 DType::F64 => by_rows(&wide, dim, $row::<Exact, f64>)?,
+                _ if !has_fma() => by_rows(&wide, dim, $row::<Exact, f32>)?,
                 _ => by_rows(&wide, dim, |row, out| {
                     vectorised(
                         #[inline(always)]
@@ -105,36 +105,18 @@ row_functions! {
     log_softmax, log_softmax_row;
 }
 
-/// The largest element so far, and the sum of exponentials of distances from it.
-#[derive(Clone, Copy)]
-struct LogSum {
-    largest: f64,
-    sum: f64,
-}
-
-impl LogSum {
-    fn merge(self, other: Self) -> Self {
-        // Equal ones first: infinities have no distance.
-        if self.largest == other.largest {
-            return Self {
-                largest: self.largest,
-                sum: self.sum + other.sum,
-            };
-        }
-        let (high, low) = if self.largest > other.largest || self.largest.is_nan() {
-            (self, other)
-        } else {
-            (other, self)
-        };
-        Self {
-            largest: high.largest,
-            sum: high.sum + low.sum * (low.largest - high.largest).exp(),
+#[inline(always)]
+fn logsumexp_row<M: Math, T: Element>(row: &[T]) -> T {
+    let largest = largest(row);
+    // Infinities have no distance from each other.
+    let origin = if largest.is_finite() { largest } else { 0.0 };
+    let mut sums = [0.0; LANES];
+    for group in row.chunks(LANES) {
+        for (sum, &v) in sums.iter_mut().zip(group) {
+            *sum += M::exp(v.cast_f64() - origin);
         }
     }
-
-    fn value(self) -> f64 {
-        self.largest + self.sum.ln()
-    }
+    T::cast_from_f64(origin + merge_lanes(sums, &|a, b| a + b).ln())
 }
 
 /// `log(sum(exp(x)))` over `dims`.
@@ -146,24 +128,15 @@ pub fn logsumexp(x: &Tensor, dims: &[usize], keepdim: bool) -> Result<Tensor> {
         x.dtype()
     };
     let run = Reduction::new("logsumexp", &to_dtype(x, compute)?, dims, keepdim)?;
-    let none = LogSum {
-        largest: f64::NEG_INFINITY,
-        sum: 0.0,
-    };
-    let one = |largest: f64| LogSum { largest, sum: 1.0 };
     let y = match compute {
-        DType::F64 => run.run(
-            none,
-            |a, v: f64| a.merge(one(v)),
-            LogSum::merge,
-            LogSum::value,
-        )?,
-        _ => run.run(
-            none,
-            |a, v: f32| a.merge(one(v as f64)),
-            LogSum::merge,
-            |a| a.value() as f32,
-        )?,
+        DType::F64 => run.by_rows(logsumexp_row::<Exact, f64>)?,
+        _ if !has_fma() => run.by_rows(logsumexp_row::<Exact, f32>)?,
+        _ => run.by_rows(|row| {
+            vectorised(
+                #[inline(always)]
+                || logsumexp_row::<Fast, f32>(row),
+            )
+        })?,
     };
     to_dtype(&y, result)
 }

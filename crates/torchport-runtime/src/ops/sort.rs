@@ -19,21 +19,23 @@ fn first_of_rows<T: WithDType>(x: &Tensor, k: usize, descending: bool) -> Result
     }
     with_slice(x, |data: &[T]| {
         fill_slice(&mut out, k, 16 * len / k, |start, out| {
+            let compare = |(a, i): &(T, i64), (b, j): &(T, i64)| {
+                let order = ascending(a, b);
+                let order = if descending { order.reverse() } else { order };
+                order.then(i.cmp(j))
+            };
             let mut order = Vec::with_capacity(len);
             for (i, out) in out.chunks_mut(k).enumerate() {
                 let row = &data[(start / k + i) * len..][..len];
-                let compare = |&a: &i64, &b: &i64| {
-                    let order = ascending(&row[a as usize], &row[b as usize]);
-                    let order = if descending { order.reverse() } else { order };
-                    order.then(a.cmp(&b))
-                };
                 order.clear();
-                order.extend(0..len as i64);
+                order.extend(row.iter().copied().zip(0..));
                 if k < len {
                     order.select_nth_unstable_by(k, compare);
                 }
                 order[..k].sort_unstable_by(compare);
-                out.copy_from_slice(&order[..k]);
+                for (o, &(_, index)) in out.iter_mut().zip(&order) {
+                    *o = index;
+                }
             }
         });
         Ok(())

@@ -169,6 +169,12 @@ fn copy_run<T: Copy>(out: &mut [T], data: &[T], offset: usize, stride: isize) {
     match stride {
         1 => out.copy_from_slice(&data[offset..offset + out.len()]),
         0 => out.fill(data[offset]),
+        -1 => {
+            let data = &data[offset + 1 - out.len()..=offset];
+            for (o, &v) in out.iter_mut().zip(data.iter().rev()) {
+                *o = v;
+            }
+        }
         _ => {
             for (i, o) in out.iter_mut().enumerate() {
                 *o = data[(offset as isize + i as isize * stride) as usize];
@@ -194,41 +200,42 @@ impl Walk<1> {
 
 fn copy_transposed<T: WithDType>(walk: &Walk<1>, data: &[T], len: usize) -> Vec<T> {
     let last = walk.last();
-    let (rows, cols) = (walk.dims[last - 1], walk.dims[last]);
+    let columns = walk.dims[last];
     let [step] = walk.strides[last];
-    // A unit is a band of TILE rows, so that threads share the work on one big matrix.
-    let whole = Walk::new(
-        &walk.dims[..last - 1],
-        &walk.strides[..last - 1],
-        walk.start,
-    );
-    let matrices = len / (rows * cols);
-    let mut bases = vec![0; matrices];
-    if last == 1 {
-        bases[0] = walk.start[0] as usize;
-    } else {
-        let [stride] = whole.inner_strides();
-        whole.segments(0, matrices, |range, [offset]| {
-            for (i, base) in bases[range].iter_mut().enumerate() {
-                *base = (offset as isize + i as isize * stride) as usize;
-            }
-        });
-    }
-    fill(len, cols, |start, out: &mut [T]| {
-        let mut row = start / cols;
-        for band in out.chunks_mut(TILE * cols) {
-            let height = band.len() / cols;
-            for col in (0..cols).step_by(TILE) {
-                let width = TILE.min(cols - col);
-                for r in 0..height {
-                    let base = bases[(row + r) / rows] + (row + r) % rows;
-                    let out = &mut band[r * cols + col..r * cols + col + width];
-                    for (i, o) in out.iter_mut().enumerate() {
-                        *o = data[(base as isize + (col + i) as isize * step) as usize];
+    let rows = row_starts(walk, len / columns);
+    fill(len, columns, |start, out: &mut [T]| {
+        let bands = out.chunks_mut(TILE * columns);
+        for (band, rows) in bands.zip(rows[start / columns..].chunks(TILE)) {
+            for first in (0..columns).step_by(TILE) {
+                let width = TILE.min(columns - first);
+                // Along the input into a small square first: its lines never fight for one place in
+                // the cache, whatever the stride.
+                let mut square = [[T::from_f64(0.0); TILE]; TILE];
+                for (column, values) in (first..).zip(&mut square[..width]) {
+                    for (v, &row) in values.iter_mut().zip(rows) {
+                        *v = data[(row + column as isize * step) as usize];
+                    }
+                }
+                for (r, out) in band.chunks_mut(columns).enumerate() {
+                    for (o, values) in out[first..].iter_mut().zip(&square[..width]) {
+                        *o = values[r];
                     }
                 }
             }
-            row += height;
         }
     })
+}
+
+/// Where each row of the innermost dimension begins.
+fn row_starts(walk: &Walk<1>, rows: usize) -> Vec<isize> {
+    let last = walk.last();
+    let outer = Walk::new(&walk.dims[..last], &walk.strides[..last], walk.start);
+    let [stride] = outer.inner_strides();
+    let mut starts = vec![0; rows];
+    outer.segments(0, rows, |range, [offset]| {
+        for (start, i) in starts[range].iter_mut().zip(0..) {
+            *start = offset as isize + i * stride;
+        }
+    });
+    starts
 }

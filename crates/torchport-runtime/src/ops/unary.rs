@@ -1,8 +1,8 @@
 //! Functions of one tensor, element by element.
 
 use super::cast::round_to;
-use super::kernel::{compute_dtype, float_compute_dtype, map, map_vectorised};
-use super::math::{Exact, Fast, Math};
+use super::kernel::{compute_dtype, float_compute_dtype, has_fma, map, map_vectorised, with_slice};
+use super::math::{Exact, Fast, Math, TRIGONOMETRIC_MAX};
 use super::{pow, to_bool, to_dtype};
 use candle::{bail, DType, Result, Tensor};
 
@@ -23,6 +23,7 @@ pub(crate) fn map_float(
     let x = to_dtype(x, compute)?;
     let y = match compute {
         DType::F64 => map(&x, exact)?,
+        _ if !has_fma() => map(&x, |v: f32| exact(v as f64) as f32)?,
         _ => map_vectorised(
             &x,
             #[inline(always)]
@@ -70,16 +71,12 @@ float_functions! {
         let negative = alpha * M::expm1(x * input_scale);
         scale * if x < 0.0 { negative } else { x }
     };
-    leaky_relu(x, slope) => if x > 0.0 { x } else { x * slope };
-    hardswish(x) => x * (x + 3.0).clamp(0.0, 6.0) / 6.0;
-    hardsigmoid(x) => (x + 3.0).clamp(0.0, 6.0) / 6.0;
     softplus(x, beta, threshold) => {
         let soft = M::ln_1p(M::exp(x * beta)) / beta;
         if x * beta > threshold { x } else { soft }
     };
     sigmoid(x) => 1.0 / (1.0 + M::exp(-x));
     log_sigmoid(x) => (if x > 0.0 { 0.0 } else { x }) - M::ln_1p(M::exp(-x.abs()));
-    softsign(x) => x / (1.0 + x.abs());
     tanh(x) => M::tanh(x);
     erf(x) => M::erf(x);
     exp(x) => M::exp(x);
@@ -87,17 +84,66 @@ float_functions! {
     log(x) => M::ln(x);
     log1p(x) => M::ln_1p(x);
     log2(x) => M::ln(x) * std::f64::consts::LOG2_E;
-    rsqrt(x) => 1.0 / x.sqrt();
-    sqrt(x) => x.sqrt();
-    reciprocal(x) => 1.0 / x;
-    sin(x) => x.sin();
-    cos(x) => x.cos();
     tan(x) => x.tan();
     asin(x) => x.asin();
     acos(x) => x.acos();
     atan(x) => x.atan();
     sinh(x) => x.sinh();
     cosh(x) => x.cosh();
+}
+
+/// Floating point functions that lose nothing in f32 itself.
+macro_rules! plain_functions {
+    ($($name:ident($x:ident $(, $param:ident)*) => $formula:expr;)*) => {$(
+        pub fn $name(x: &Tensor $(, $param: f64)*) -> Result<Tensor> {
+            let compute = float_compute_dtype(stringify!($name), x.dtype())?;
+            let result = if x.dtype().is_int() { compute } else { x.dtype() };
+            let wide = to_dtype(x, compute)?;
+            let y = match compute {
+                DType::F64 => map_vectorised(&wide, #[inline(always)] |$x: f64| $formula)?,
+                _ => {
+                    $(let $param = $param as f32;)*
+                    map_vectorised(&wide, #[inline(always)] |$x: f32| $formula)?
+                }
+            };
+            to_dtype(&y, result)
+        }
+    )*};
+}
+
+plain_functions! {
+    sqrt(x) => x.sqrt();
+    rsqrt(x) => 1.0 / x.sqrt();
+    reciprocal(x) => 1.0 / x;
+    softsign(x) => x / (1.0 + x.abs());
+    leaky_relu(x, slope) => if x > 0.0 { x } else { x * slope };
+    hardswish(x) => x * (x + 3.0).clamp(0.0, 6.0) / 6.0;
+    hardsigmoid(x) => (x + 3.0).clamp(0.0, 6.0) / 6.0;
+}
+
+macro_rules! trigonometric_functions {
+    ($($name:ident),*) => {$(
+        pub fn $name(x: &Tensor) -> Result<Tensor> {
+            let exact = |v: f64| v.$name();
+            let fast_holds = |v: f32| (v.abs() as f64) < TRIGONOMETRIC_MAX;
+            match x.dtype() {
+                DType::F32 if every(x, fast_holds)? => map_float(
+                    stringify!($name),
+                    x,
+                    #[inline(always)]
+                    |v| Fast::$name(v),
+                    exact,
+                ),
+                _ => map_float(stringify!($name), x, exact, exact),
+            }
+        }
+    )*};
+}
+
+trigonometric_functions!(sin, cos);
+
+fn every(x: &Tensor, test: impl Fn(f32) -> bool) -> Result<bool> {
+    with_slice(x, |values: &[f32]| Ok(values.iter().all(|&v| test(v))))
 }
 
 /// Functions that keep the dtype: one formula for floating point numbers, one for i64.
@@ -166,13 +212,13 @@ pub fn logical_not(x: &Tensor) -> Result<Tensor> {
     map(&to_bool(x)?, |v: u8| 1 - v)
 }
 
-/// `~x`. A u8 tensor holds bools, so that there it is the logical not.
+/// `~x` of integers. For bools, which are u8 here, it is `logical_not`.
 pub fn bitwise_not(x: &Tensor) -> Result<Tensor> {
-    match x.dtype() {
-        DType::U8 => logical_not(x),
-        dtype if dtype.is_int() => to_dtype(&map(&to_dtype(x, DType::I64)?, |v: i64| !v)?, dtype),
-        dtype => bail!("bitwise_not: dtype {} is not supported", dtype.as_str()),
+    if !x.dtype().is_int() {
+        bail!("bitwise_not: dtype {} is not supported", x.dtype().as_str())
     }
+    let inverted = map(&to_dtype(x, DType::I64)?, |v: i64| !v)?;
+    to_dtype(&inverted, x.dtype())
 }
 
 fn test(

@@ -1,74 +1,47 @@
-//! Convolution as a matrix product: the patches that outputs see are unfolded into the columns of a
-//! matrix, a block of outputs at a time.
+//! Convolution as a matrix product: weights times patches. The patches, what the outputs see of
+//! the input, are never all in memory: they are unfolded block by block where the product asks.
 
 use super::conv::Geometry;
-use super::gemm::{gemm, Mat, Sizes, Target};
+use super::direct::every;
+use super::gemm::{multiply, Sizes};
+use super::kernel::vectorised;
+use super::matrix::{Columns, Mat, Target};
 use super::real::{Real, SharedMut};
 use rayon::prelude::*;
+use std::ops::Range;
 
-/// About how many unfolded values are worked on at once: what fits the second-level cache.
-const BLOCK: usize = 1 << 17;
-
-/// Unfolds the patches of a range of output positions into the columns of a matrix and multiplies
-/// the weights with it.
+/// All outputs of a convolution; `bias` is empty or has a value per output channel.
 pub(super) fn unfolded<T: Real>(shape: &Geometry, x: &[T], w: &[T], bias: &[T]) -> Vec<T> {
-    let (plane, inner) = (shape.output_plane(), shape.in_channels * shape.taps());
-    let mut y = start_values(
-        shape.batch * shape.groups,
-        shape.groups,
-        shape.out_channels,
-        plane,
-        bias,
-    );
-    let threads = rayon::current_num_threads();
-    let images = shape.batch * shape.groups;
-    if y.is_empty() {
-        return y;
-    }
-    let widest = (BLOCK / inner.max(1)).max(64).next_multiple_of(16);
-    let parts = plane
-        .div_ceil(widest)
-        .max(threads.div_ceil(images))
-        .min(plane.div_ceil(64));
-    let width = plane.div_ceil(parts);
-    let values = SharedMut::new(&mut y);
-    let block = |columns: &mut Vec<T>, index: usize, parallel: bool| {
-        let (image, start) = (index / parts, index % parts * width);
-        let group = image % shape.groups;
-        let width = width.min(plane.saturating_sub(start));
-        if width == 0 {
-            return;
-        }
-        let x = &x[image * shape.in_channels * shape.input_plane()..];
-        let target = Target {
-            values,
-            start: image * shape.out_channels * plane + start,
-            row_stride: plane,
-            accumulate: true,
-        };
-        let w = Mat::new(&w[group * shape.out_channels * inner..], inner, 1);
-        let sizes = Sizes {
-            m: shape.out_channels,
-            n: width,
-            k: inner,
-        };
-        let patches = if shape.is_pointwise() {
-            Mat::new(&x[start..], plane, 1)
-        } else {
-            columns.resize(inner * width, T::ZERO);
-            unfold(shape, x, start, width, columns);
-            Mat::new(columns, width, 1)
-        };
-        // SAFETY: blocks write to disjoint positions of `y`.
-        unsafe { gemm(sizes, target, w, patches, parallel) };
+    let (plane, input_plane) = (shape.output_plane(), shape.input_plane());
+    let sizes = Sizes {
+        m: shape.out_channels,
+        n: plane,
+        k: shape.in_channels * shape.taps(),
     };
-    if images * parts >= threads {
-        (0..images * parts)
+    let images = shape.batch * shape.groups;
+    let mut y = start_values(images, shape.groups, shape.out_channels, plane, bias);
+    let values = SharedMut::new(&mut y);
+    let image = |image: usize, parallel: bool| {
+        let x = &x[image * shape.in_channels * input_plane..];
+        let w = &w[image % shape.groups * sizes.m * sizes.k..];
+        let (w, target) = (
+            Mat::new(w, sizes.k, 1),
+            Target::new(values, image * sizes.m * plane, plane, true),
+        );
+        // SAFETY: every image has outputs of its own.
+        unsafe {
+            match shape.is_pointwise() {
+                true => multiply(sizes, target, w, &Mat::new(x, plane, 1), parallel),
+                false => multiply(sizes, target, w, &Patches::new(shape, x), parallel),
+            }
+        }
+    };
+    if images >= rayon::current_num_threads() {
+        (0..images)
             .into_par_iter()
-            .for_each_init(Vec::new, |columns, index| block(columns, index, false));
+            .for_each(|index| image(index, false));
     } else {
-        let mut columns = Vec::new();
-        (0..images * parts).for_each(|index| block(&mut columns, index, true));
+        (0..images).for_each(|index| image(index, true));
     }
     y
 }
@@ -91,57 +64,111 @@ pub(super) fn start_values<T: Real>(
     values
 }
 
-/// Writes row (channel, tap) of the patches for output positions `start..start + width`.
-fn unfold<T: Real>(shape: &Geometry, x: &[T], start: usize, width: usize, columns: &mut [T]) {
-    let [_, kernel_h, kernel_w] = shape.kernel;
-    let taps = shape.taps();
-    for (row, out) in columns.chunks_exact_mut(width).enumerate() {
-        let (channel, tap) = (row / taps, row % taps);
-        let tap = [
+/// A matrix with a column per output position and a row per channel and tap.
+struct Patches<'a, T> {
+    shape: &'a Geometry,
+    x: &'a [T],
+    /// For each tap along the last axis, the outputs for which it lies inside the input.
+    inside: Vec<Range<usize>>,
+}
+
+/// Outputs of one line that lie in a block of columns.
+struct Segment {
+    depth: usize,
+    height: usize,
+    positions: Range<usize>,
+}
+
+impl<'a, T: Real> Patches<'a, T> {
+    fn new(shape: &'a Geometry, x: &'a [T]) -> Self {
+        let inside = |tap| shape.inside(2, tap, shape.output[2], shape.input[2]);
+        let inside = (0..shape.kernel[2]).map(inside).collect();
+        Self { shape, x, inside }
+    }
+
+    fn segments(&self, col: usize, width: usize) -> Vec<Segment> {
+        let [_, out_h, out_w] = self.shape.output;
+        let mut segments = vec![];
+        let (mut start, end) = (col, col + width);
+        while start < end {
+            let (line, first) = (start / out_w, start % out_w);
+            let last = out_w.min(first + end - start);
+            let (depth, height) = (line / out_h, line % out_h);
+            segments.push(Segment {
+                depth,
+                height,
+                positions: first..last,
+            });
+            start += last - first;
+        }
+        segments
+    }
+
+    /// What the outputs of a segment see at one tap.
+    #[inline(always)]
+    fn copy_segment(&self, channel: usize, tap: [usize; 3], segment: &Segment, out: &mut [T]) {
+        let shape = self.shape;
+        let source = |axis: usize, position: usize| {
+            let padded = position * shape.stride[axis] + tap[axis] * shape.dilation[axis];
+            let source = padded.checked_sub(shape.padding[axis]);
+            source.filter(|&source| source < shape.input[axis])
+        };
+        let (Some(d), Some(h)) = (source(0, segment.depth), source(1, segment.height)) else {
+            return out.fill(T::ZERO);
+        };
+        let Range { start, end } = segment.positions;
+        let inside = &self.inside[tap[2]];
+        let (low, high) = (inside.start.clamp(start, end), inside.end.clamp(start, end));
+        out[..low - start].fill(T::ZERO);
+        out[high - start..].fill(T::ZERO);
+        if low == high {
+            return;
+        }
+        let [depth, height, width] = shape.input;
+        let line = ((channel * depth + d) * height + h) * width;
+        let stride = shape.stride[2];
+        let first = low * stride + tap[2] * shape.dilation[2] - shape.padding[2];
+        let x = &self.x[line + first..line + width];
+        let out = &mut out[low - start..high - start];
+        every(stride, x, out);
+    }
+}
+
+impl<T: Real> Columns<T> for Patches<'_, T> {
+    fn copy(&self, rows: Range<usize>, col: usize, width: usize, stride: usize, out: &mut [T]) {
+        let [kernel_d, kernel_h, kernel_w] = self.shape.kernel;
+        let segments = self.segments(col, width);
+        let taps = kernel_d * kernel_h * kernel_w;
+        let (mut channel, tap) = (rows.start / taps, rows.start % taps);
+        let mut tap = [
             tap / (kernel_h * kernel_w),
             tap / kernel_w % kernel_h,
             tap % kernel_w,
         ];
-        let x = &x[channel * shape.input_plane()..][..shape.input_plane()];
-        unfold_row(shape, x, tap, start, out);
-    }
-}
-
-fn unfold_row<T: Real>(shape: &Geometry, x: &[T], tap: [usize; 3], start: usize, out: &mut [T]) {
-    let [_, out_h, out_w] = shape.output;
-    let (first, end) = shape.inside(2, tap[2], out_w, shape.input[2]);
-    let (stride, shift) = (shape.stride[2], tap[2] * shape.dilation[2]);
-    let source = |axis: usize, position: usize| {
-        let padded = position * shape.stride[axis] + tap[axis] * shape.dilation[axis];
-        padded
-            .checked_sub(shape.padding[axis])
-            .filter(|&i| i < shape.input[axis])
-    };
-    let mut written = 0;
-    while written < out.len() {
-        let position = start + written;
-        let (line, from) = (position / out_w, position % out_w);
-        let to = out_w.min(from + out.len() - written);
-        let out = &mut out[written..written + to - from];
-        written += to - from;
-        let (Some(d), Some(h)) = (source(0, line / out_h), source(1, line % out_h)) else {
-            out.fill(T::ZERO);
-            continue;
-        };
-        let x = &x[(d * shape.input[1] + h) * shape.input[2]..][..shape.input[2]];
-        let (lo, hi) = (first.clamp(from, to), end.clamp(from, to));
-        out[..lo - from].fill(T::ZERO);
-        out[hi - from..].fill(T::ZERO);
-        if lo < hi {
-            let x = &x[lo * stride + shift - shape.padding[2]..];
-            let out = &mut out[lo - from..hi - from];
-            if stride == 1 {
-                out.copy_from_slice(&x[..out.len()]);
-            } else {
-                out.iter_mut()
-                    .zip(x.iter().step_by(stride))
-                    .for_each(|(out, x)| *out = *x);
-            }
-        }
+        vectorised(
+            #[inline(always)]
+            || {
+                for out in out.chunks_mut(stride).take(rows.len()) {
+                    let mut start = 0;
+                    for segment in &segments {
+                        let end = start + segment.positions.len();
+                        self.copy_segment(channel, tap, segment, &mut out[start..end]);
+                        start = end;
+                    }
+                    // The next tap: the last axis first, then the ones before it, then the next channel.
+                    tap[2] += 1;
+                    for axis in [2, 1, 0] {
+                        if tap[axis] < self.shape.kernel[axis] {
+                            break;
+                        }
+                        tap[axis] = 0;
+                        match axis {
+                            0 => channel += 1,
+                            _ => tap[axis - 1] += 1,
+                        }
+                    }
+                }
+            },
+        );
     }
 }

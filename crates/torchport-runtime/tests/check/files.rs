@@ -92,7 +92,7 @@ fn a_trace_of_another_schema_or_with_broken_aliases_is_refused() {
 }
 
 #[test]
-fn a_recording_holds_computed_values_and_no_aliases() -> Result<()> {
+fn a_recording_holds_computed_values() -> Result<()> {
     let golden = [("fc<0", floats(&[1.0])), ("fc", floats(&[9.0]))];
     let (dir, checker) = checker(&golden, &[("fd", "fc")]);
     let path = dir.path().join("candidate.safetensors");
@@ -112,11 +112,32 @@ fn a_recording_holds_computed_values_and_no_aliases() -> Result<()> {
     let written = read_tensors(&path, &Device::Cpu)?;
     let mut keys: Vec<_> = written.keys().map(String::as_str).collect();
     keys.sort();
-    assert_eq!(keys, ["extra", "fc", "fc<0", "mask"]);
+    assert_eq!(keys, ["extra", "fc", "fc<0", "fd", "mask"]);
+    assert_eq!(written["fd"].to_vec1::<f32>()?, [9.0]);
     assert_eq!(written["fc"].to_vec1::<f32>()?, [2.0]);
     assert_eq!(written["extra"].to_vec1::<i64>()?, [5]);
     assert_eq!(written["mask"].to_vec1::<u8>()?, [1, 0, 1]);
     assert_eq!(std::fs::read_dir(dir.path())?.count(), 2);
+    Ok(())
+}
+
+#[test]
+fn an_input_that_is_an_alias_is_recorded_only_when_it_is_another() -> Result<()> {
+    for (handed_on, expected) in [(9.0, false), (8.0, true)] {
+        let golden = [("fc", floats(&[9.0])), ("act", floats(&[3.0]))];
+        let (dir, checker) = checker(&golden, &[("act<0", "fc")]);
+        let path = dir.path().join("candidate.safetensors");
+        let checker = checker.mode(Mode::LockStep).record_to(&path);
+        checker.watch(|| -> Result<()> {
+            probe("fc").output(floats(&[9.0]))?;
+            probe("act").input(0, &floats(&[handed_on]))?;
+            probe("act").output(floats(&[3.0]))?;
+            Ok(())
+        })?;
+        checker.finish()?;
+        let written = read_tensors(&path, &Device::Cpu)?;
+        assert_eq!(written.contains_key("act<0"), expected);
+    }
     Ok(())
 }
 

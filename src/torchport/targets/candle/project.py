@@ -20,6 +20,7 @@ CARGO_TOML = """\
 name = "{package}"
 version = "0.1.0"
 edition = "2021"
+rust-version = "1.89"
 
 [lib]
 name = "{crate}"
@@ -44,6 +45,8 @@ incremental = true
 
 [profile.dev.package."*"]
 opt-level = 3
+debug-assertions = false
+overflow-checks = false
 """
 
 MAIN_RS = """\

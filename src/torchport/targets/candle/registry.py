@@ -100,8 +100,15 @@ def rows(table: dict[str, str], *, promote: bool = False) -> None:
         register(name, _row(template, promote))
 
 
+_SAID_BY_THE_RESULT = ("dtype", "half_to_float")
+"""Arguments that choose the result's dtype, which a promoting row reads from the result itself."""
+
+
 def _row(template: str, promote: bool) -> OpFunction:
     def emit(e: Emitter, a: Args) -> str:
+        if promote:
+            a.read.update(_SAID_BY_THE_RESULT)
+
         def place(match: re.Match[str]) -> str:
             name, spec = match.groups()
             value = a[name]
@@ -119,8 +126,9 @@ def cast(e: Emitter, arg: g.Ref, dtype: str) -> str:
     return e.ref(arg) if same_dtype(e.meta(arg).dtype, dtype) else f"&{converted(e, arg, dtype)}"
 
 
-def same_dtype(first: str, second: str) -> bool:
-    return first == second or {first, second} == {"bool", "uint8"}
+def same_dtype(before: str, after: str) -> bool:
+    """Whether a value needs no conversion: a bool is stored as 0 or 1, but not every uint8 is a bool."""
+    return before == after or (before, after) == ("bool", "uint8")
 
 
 def converted(e: Emitter, arg: g.Ref, dtype: str) -> str:
@@ -155,19 +163,42 @@ def axes(e: Emitter, tensor: g.Ref, dims: Any) -> list[int]:
     return [axis(dim, rank) for dim in (dims if isinstance(dims, list) else [dims])]
 
 
+_LARGEST = 2**63 - 1
+"""Becomes 2⁶³ as f64, which saturates to itself again."""
+
+
+def number(e: Emitter, value: Any, role: str | None, kind: str = "f64") -> str:
+    """A number of Python as one of Rust."""
+    if isinstance(value, g.Sym):
+        text = e.size(value)
+        if kind == "usize":
+            return text
+        return f"{text} as {kind}" if text.isidentifier() else f"({text}) as {kind}"
+    if not isinstance(value, int | float):
+        raise Unsupported(f"{role or 'a number'}={_show(value)} is not a number")
+    if kind == "f64" and isinstance(value, int) and value != _LARGEST and int(float(value)) != value:
+        raise Unsupported(f"{role or 'a number'}={value} is not exact in 64-bit floating point")
+    return e.slot(int(value) if isinstance(value, bool) else value, role, kind)
+
+
+def used(a: Args, e: Emitter, index: int) -> bool:
+    """Whether anything reads one of an operation's several outputs."""
+    read = [[node.args, node.kwargs] for node in e.module.nodes] + [list(e.module.outputs)]
+    return g.Ref(a.node.name, index) in set(g.refs(read))
+
+
+def named(e: Emitter, arg: g.Ref) -> None:
+    """Gives a value a name, for an operation that reads it more than once."""
+    if e.values[arg].form == "expr":
+        e.name_it(arg)
+
+
 def _show(value: Any) -> str:
     return repr(value) if not isinstance(value, g.Ref) else "a tensor"
 
 
 def _number(kind: str) -> Callable[[Emitter, Args, str, Any], str]:
-    def write(e: Emitter, a: Args, name: str, value: Any) -> str:
-        if isinstance(value, g.Sym):
-            return e.size(value) if kind == "usize" else f"{e.size(value)} as {kind}"
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Unsupported(f"its argument {name}={_show(value)} is not a number")
-        return e.slot(value, name, kind)
-
-    return write
+    return lambda e, a, name, value: number(e, value, name, kind)
 
 
 def _optional(e: Emitter, a: Args, name: str, value: Any) -> str:
@@ -175,7 +206,9 @@ def _optional(e: Emitter, a: Args, name: str, value: Any) -> str:
 
 
 def _optional_f64(e: Emitter, a: Args, name: str, value: Any) -> str:
-    return "None" if value is None else f"Some({rust.float_literal(float(value))})"
+    if isinstance(value, int | float):
+        return f"Some({rust.float_literal(float(value))})"
+    return "None" if value is None else f"Some({number(e, value, name)})"
 
 
 def _optional_usize(e: Emitter, a: Args, name: str, value: Any) -> str:

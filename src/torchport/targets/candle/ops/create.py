@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from torchport.capture import graph as g
-from torchport.targets.candle import rust
-from torchport.targets.candle.emit import Emitter, Unsupported
-from torchport.targets.candle.registry import Args, cast, dtype_word, op
-
-
-def _number(e: Emitter, value: g.Arg) -> str:
-    if isinstance(value, g.Sym):
-        text = e.size(value)
-        return f"{text} as f64" if text.isidentifier() else f"({text}) as f64"
-    return e.slot(value, "bound", "f64")
+from torchport.targets.candle.emit import Emitter
+from torchport.targets.candle.registry import Args, cast, dtype_word, number, op
 
 
 @op("aten.arange.default", "aten.arange.start", "aten.arange.start_step")
@@ -24,20 +16,18 @@ def arange(e: Emitter, a: Args) -> str:
     step = a["step"] if "step" in a.values else 1
     dtype, end = a.output.dtype, a["end"]
     if dtype == "int64" and start == 0 and step == 1:
-        bound = f"{e.size(end)} as i64" if isinstance(end, g.Sym) else e.slot(end, "bound", "i64")
-        return f"Tensor::arange(0i64, {bound}, {e.device()})?"
-    words = ", ".join(_number(e, value) for value in (start, end, step))
+        return f"Tensor::arange(0i64, {number(e, end, 'bound', 'i64')}, {e.device()})?"
+    words = ", ".join(number(e, value, "bound") for value in (start, end, step))
     return f"ops::arange({words}, {dtype_word(dtype)}, {e.device()})?"
 
 
-def _filled(e: Emitter, shape: Sequence[g.Dim], value: float, dtype: str, device: str) -> str:
+def _filled(e: Emitter, shape: Sequence[g.Dim], value: g.Arg, dtype: str, device: str) -> str:
     word = dtype_word(dtype)
+    if dtype == "bool" and not isinstance(value, g.Sym):
+        value = bool(value)
     if value in (0, 1):
         return f"Tensor::{'ones' if value else 'zeros'}({e.shape(shape) if shape else '()'}, {word}, {device})?"
-    return f"ops::full({e.sizes_list(shape)}, {rust.float_literal(float(value))}, {word}, {device})?"
-
-
-_VALUES = {"zeros": 0.0, "ones": 1.0, "empty": 0.0}
+    return f"ops::full({e.sizes_list(shape)}, {number(e, value, 'fill')}, {word}, {device})?"
 
 
 @op("aten.full.default", "aten.new_full.default", "aten.full_like.default")
@@ -45,7 +35,16 @@ def full(e: Emitter, a: Args) -> str:
     return _make(e, a, a["fill_value"])
 
 
-@op("aten.zeros.default", "aten.new_zeros.default", "aten.zeros_like.default")
+@op(
+    "aten.zeros.default",
+    "aten.new_zeros.default",
+    "aten.zeros_like.default",
+    # What stands in memory that nobody has written to is anything; zeros will do.
+    "aten.empty.memory_format",
+    "aten.empty_like.default",
+    "aten.empty_permuted.default",
+    "aten.new_empty.default",
+)
 def zeros(e: Emitter, a: Args) -> str:
     return _make(e, a, 0.0)
 
@@ -56,19 +55,17 @@ def ones(e: Emitter, a: Args) -> str:
 
 
 def _make(e: Emitter, a: Args, value: g.Arg) -> str:
-    for name in ("dtype", "size"):
+    for name in ("dtype", "size", "physical_layout"):
         if name in a.values:
             a[name]
-    if not isinstance(value, int | float):
-        raise Unsupported("it is filled with a value that depends on free sizes")
     like = a["self"] if "self" in a.values else None
     device = f"{e.receiver(like)}.device()" if like is not None else e.device()
-    return _filled(e, a.output.shape, float(value), a.output.dtype, device)
+    return _filled(e, a.output.shape, value, a.output.dtype, device)
 
 
 @op("aten.fill.Scalar")
 def fill_scalar(e: Emitter, a: Args) -> str:
-    return _filled(e, a.output.shape, float(a["value"]), a.output.dtype, f"{e.receiver(a['self'])}.device()")
+    return _filled(e, a.output.shape, a["value"], a.output.dtype, f"{e.receiver(a['self'])}.device()")
 
 
 @op("aten.fill.Tensor")
@@ -81,4 +78,4 @@ def fill_tensor(e: Emitter, a: Args) -> str:
 @op("aten.scalar_tensor.default")
 def scalar_tensor(e: Emitter, a: Args) -> str:
     a["dtype"]
-    return _filled(e, (), float(a["s"]), a.output.dtype, e.device())
+    return _filled(e, (), a["s"], a.output.dtype, e.device())

@@ -49,9 +49,9 @@ def slice_(e: Emitter, a: Args) -> str:
     source, result = e.meta(a["self"]).shape, a.output.shape
     dim = axis(a["dim"], len(source))
     start, end, size = a["start"] or 0, a["end"], result[dim]
-    simple = a["step"] == 1 and (isinstance(start, g.Sym) or start >= 0) and not isinstance(start, g.Sym)
+    simple = a["step"] == 1 and not isinstance(start, g.Sym) and start >= 0
     full = source[dim]
-    if simple and isinstance(full, int) and isinstance(size, int):
+    if simple and isinstance(full, int) and isinstance(size, int) and start <= full:
         a["step"]
         first = "0" if start == 0 else e.slot(start, "offset")
         return f"{e.receiver(a['self'])}.narrow({dim}, {first}, {e.size(size)})?"
@@ -76,19 +76,18 @@ def select(e: Emitter, a: Args) -> str:
 
 
 def _indices(e: Emitter, indices: list[g.Ref | None]) -> str:
-    for index in indices:
-        if index is not None and e.meta(index).dtype in ("bool", "uint8"):
-            raise Unsupported("indexing by a mask gives a size that depends on the data")
     words = ["None" if index is None else f"Some({e.ref(index)})" for index in indices]
     return f"&[{', '.join(words)}]"
 
 
-@op("aten.index.Tensor")
+@op("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(e: Emitter, a: Args) -> str:
+    if any(i is not None and e.meta(i).dtype in ("bool", "uint8") for i in a["indices"]):
+        raise Unsupported("indexing by a mask gives a size that depends on the data")
     return f"ops::index({e.ref(a['self'])}, {_indices(e, a['indices'])})?"
 
 
-@op("aten.index_put.default")
+@op("aten.index_put.default", "aten._unsafe_index_put.default")
 def index_put(e: Emitter, a: Args) -> str:
     accumulate = "true" if a["accumulate"] else "false"
     places = _indices(e, a["indices"])

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from torchport.capture import graph as g
+from torchport.targets.candle import rust
 from torchport.targets.candle.emit import Emitter, Unsupported
-from torchport.targets.candle.registry import Args, axis, op, rows
+from torchport.targets.candle.registry import Args, named, op, rows, used
 
 rows(
     {
@@ -44,6 +45,37 @@ def addmm(e: Emitter, a: Args) -> str:
 @op("aten.baddbmm.default")
 def baddbmm(e: Emitter, a: Args) -> str:
     return _combined(e, a, "batch1", "batch2")
+
+
+@op("aten._trilinear.default")
+def trilinear(e: Emitter, a: Args) -> str:
+    """Three tensors with axes put in, multiplied, and summed over some axes."""
+    factors = []
+    for index in (1, 2, 3):
+        text = e.receiver(a[f"i{index}"])
+        factors.append(text + "".join(f".unsqueeze({dim})?" for dim in sorted(a[f"expand{index}"])))
+    a["unroll_dim"]  # the order of the work, which does not change the result
+    product = f"&ops::mul(&ops::mul(&{factors[0]}, &{factors[1]})?, &{factors[2]})?"
+    return f"ops::sum({product}, &{sorted(a['sumdim'])}, false)?"
+
+
+@op("aten._cdist_forward.default")
+def cdist(e: Emitter, a: Args) -> str:
+    a["compute_mode"]  # by products of matrices or not
+    rank = e.meta(a["x1"]).rank
+    pairs = f"&ops::sub(&{e.receiver(a['x1'])}.unsqueeze({rank - 1})?, &{e.receiver(a['x2'])}.unsqueeze({rank - 2})?)?"
+    return f"ops::norm({pairs}, {rust.float_literal(float(a['p']))}, &[{rank}], false)?"
+
+
+@op("aten._weight_norm_interface.default")
+def weight_norm(e: Emitter, a: Args) -> list[str]:
+    if used(a, e, 1):
+        raise Unsupported("its norms are read")
+    rank = e.meta(a["v"]).rank
+    others = [dim for dim in range(rank) if dim != a["dim"] % rank]
+    named(e, a["v"])
+    direction = e.ref(a["v"])
+    return [f"ops::mul({direction}, &ops::div({e.ref(a['g'])}, &ops::norm({direction}, 2.0, &{others}, true)?)?)?"]
 
 
 @op("aten.scaled_dot_product_attention.default")
@@ -105,6 +137,17 @@ def batch_norm(e: Emitter, a: Args) -> list[str]:
     weight, bias = (_optional(e, a[name]) for name in ("weight", "bias"))
     eps = e.slot(a["eps"], "eps", "f64")
     return [f"ops::batch_norm({e.ref(a['input'])}, {mean}, {variance}, {weight}, {bias}, {eps})?"]
+
+
+@op("aten._native_batch_norm_legit.no_stats")
+def batch_norm_of_batch(e: Emitter, a: Args) -> list[str]:
+    a["training"], a["momentum"]
+    named(e, a["input"])
+    x = e.ref(a["input"])
+    others = [dim for dim in range(e.meta(a["input"]).rank) if dim != 1]
+    mean, variance = f"&ops::mean({x}, &{others}, false)?", f"&ops::var({x}, &{others}, 0.0, false)?"
+    weight, bias = (_optional(e, a[name]) for name in ("weight", "bias"))
+    return [f"ops::batch_norm({x}, {mean}, {variance}, {weight}, {bias}, {e.slot(a['eps'], 'eps', 'f64')})?"]
 
 
 def _optional(e: Emitter, arg: g.Ref | None) -> str:
@@ -174,6 +217,23 @@ def max_pool(e: Emitter, a: Args) -> str:
     return f"ops::max_pool({e.ref(a['self'])}, {kernel}, {stride}, {padding}, {dilation}, {ceil})?"
 
 
+@op("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
+def max_pool_with_indices(e: Emitter, a: Args) -> list[str]:
+    _refuse_indices(e, a)
+    return [max_pool(e, a)]
+
+
+def _refuse_indices(e: Emitter, a: Args) -> None:
+    if used(a, e, 1):
+        raise Unsupported("its indices are read")
+
+
+@op("aten.adaptive_max_pool1d.default", "aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
+def adaptive_max_pool(e: Emitter, a: Args) -> list[str]:
+    _refuse_indices(e, a)
+    return [f"ops::adaptive_max_pool({e.ref(a['self'])}, {e.sizes_list(a['output_size'])})?"]
+
+
 @op("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
 def avg_pool(e: Emitter, a: Args) -> str:
     kernel, stride, padding = _pool_axes(e, a)
@@ -187,9 +247,6 @@ def avg_pool(e: Emitter, a: Args) -> str:
 @op("aten.adaptive_avg_pool1d.default", "aten.adaptive_avg_pool2d.default", "aten.adaptive_avg_pool3d.default")
 def adaptive_avg_pool(e: Emitter, a: Args) -> str:
     return f"ops::adaptive_avg_pool({e.ref(a['self'])}, {e.sizes_list(a['output_size'])})?"
-
-
-_LINEAR = {"linear1d": 1, "bilinear2d": 2, "trilinear3d": 3}
 
 
 def _output_size(e: Emitter, a: Args, count: int) -> tuple[str, str]:

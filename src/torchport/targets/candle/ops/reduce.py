@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from torchport.capture import graph as g
-from torchport.targets.candle.emit import Emitter, Unsupported
-from torchport.targets.candle.registry import Args, Several, axes, cast, op, rows
+from torchport.targets.candle import rust
+from torchport.targets.candle.emit import Emitter
+from torchport.targets.candle.registry import Args, Several, axes, axis, cast, dtype_word, op, rows
 
 rows(
     {
-        "aten.cumsum.default": "ops::cumsum({self}, {dim:axis})?",
-        "aten.cumprod.default": "ops::cumprod({self}, {dim:axis})?",
         "aten.softmax.int": "ops::softmax({self}, {dim:axis})?",
         "aten._softmax.default": "ops::softmax({self}, {dim:axis})?",
         "aten.log_softmax.int": "ops::log_softmax({self}, {dim:axis})?",
@@ -36,7 +35,30 @@ def _fold(e: Emitter, a: Args, name: str) -> str:
     for argument in ("keepdim", "dtype"):
         if argument in a.values:
             a[argument]
-    return f"ops::{name}({cast(e, a['self'], a.output.dtype)}, &{dims}, {keep})?"
+    return _as_wide(f"ops::{name}({cast(e, a['self'], a.output.dtype)}, &{dims}, {keep})?", name, a.output.dtype)
+
+
+def _as_wide(text: str, name: str, dtype: str) -> str:
+    """Sums and products of integers come as i64; who asked for another dtype gets that."""
+    if name in ("amax", "amin") or dtype in (*g.FLOATS, "int64"):
+        return text
+    return f"ops::to_dtype(&{text}, {dtype_word(dtype)})?"
+
+
+@op("aten.cumsum.default")
+def cumsum(e: Emitter, a: Args) -> str:
+    return _running(e, a, "cumsum")
+
+
+@op("aten.cumprod.default")
+def cumprod(e: Emitter, a: Args) -> str:
+    return _running(e, a, "cumprod")
+
+
+def _running(e: Emitter, a: Args, name: str) -> str:
+    a["dtype"]
+    dim = axis(a["dim"], e.meta(a["self"]).rank)
+    return _as_wide(f"ops::{name}({cast(e, a['self'], a.output.dtype)}, {dim})?", name, a.output.dtype)
 
 
 @op("aten.sum.dim_IntList", "aten.sum.default")
@@ -90,12 +112,36 @@ def std(e: Emitter, a: Args) -> str:
     return f"ops::sqrt(&{_spread(e, a)})?"
 
 
+@op("aten.var_mean.correction")
+def var_mean(e: Emitter, a: Args) -> list[str]:
+    return [_spread(e, a), _mean_beside(e, a)]
+
+
+@op("aten.std_mean.correction")
+def std_mean(e: Emitter, a: Args) -> list[str]:
+    return [f"ops::sqrt(&{_spread(e, a)})?", _mean_beside(e, a)]
+
+
+def _mean_beside(e: Emitter, a: Args) -> str:
+    keep = "true" if a["keepdim"] else "false"
+    return f"ops::mean({e.ref(a['self'])}, &{axes(e, a['self'], a['dim'])}, {keep})?"
+
+
 @op("aten.linalg_vector_norm.default")
 def vector_norm(e: Emitter, a: Args) -> str:
     a["dtype"]
+    return _norm(e, a, a["ord"])
+
+
+@op("aten.norm.ScalarOpt_dim")
+def norm(e: Emitter, a: Args) -> str:
+    return _norm(e, a, 2 if a["p"] is None else a["p"])
+
+
+def _norm(e: Emitter, a: Args, order: float) -> str:
     keep = "true" if a["keepdim"] else "false"
     x = cast(e, a["self"], a.output.dtype)
-    return f"ops::norm({x}, {float(a['ord'])!r}, &{axes(e, a['self'], a['dim'])}, {keep})?"
+    return f"ops::norm({x}, {rust.float_literal(float(order))}, &{axes(e, a['self'], a['dim'])}, {keep})?"
 
 
 @op("aten.max.dim")
@@ -113,8 +159,9 @@ def _along(e: Emitter, a: Args, name: str) -> Several:
     return Several(f"ops::{name}({e.ref(a['self'])}, {axes(e, a['self'], a['dim'])[0]}, {keep})?")
 
 
-@op("aten.sort.default")
+@op("aten.sort.default", "aten.sort.stable")
 def sort(e: Emitter, a: Args) -> Several:
+    _any_order_is_stable(a)
     descending = "true" if a["descending"] else "false"
     return Several(f"ops::sort({e.ref(a['self'])}, {axes(e, a['self'], a['dim'])[0]}, {descending})?")
 
@@ -127,8 +174,14 @@ def topk(e: Emitter, a: Args) -> Several:
     return Several(f"ops::topk({e.ref(a['self'])}, {k}, {axes(e, a['self'], a['dim'])[0]}, {largest})?")
 
 
-@op("aten.argsort.default")
+def _any_order_is_stable(a: Args) -> None:
+    if "stable" in a.values:
+        a["stable"]
+
+
+@op("aten.argsort.default", "aten.argsort.stable")
 def argsort(e: Emitter, a: Args) -> str:
+    _any_order_is_stable(a)
     descending = "true" if a["descending"] else "false"
     return f"ops::argsort({e.ref(a['self'])}, {axes(e, a['self'], a['dim'])[0]}, {descending})?"
 
@@ -136,7 +189,8 @@ def argsort(e: Emitter, a: Args) -> str:
 def _arg_extreme(e: Emitter, a: Args, name: str) -> str:
     keep = "true" if a["keepdim"] else "false"
     if a["dim"] is None:
-        return f"ops::{name}(&{e.receiver(a['self'])}.flatten_all()?, 0, false)?"
+        text = f"ops::{name}(&{e.receiver(a['self'])}.flatten_all()?, 0, false)?"
+        return f"{text}.reshape({e.shape(a.output.shape)})?" if a.output.rank else text
     return f"ops::{name}({e.ref(a['self'])}, {axes(e, a['self'], a['dim'])[0]}, {keep})?"
 
 
@@ -152,11 +206,14 @@ def argmin(e: Emitter, a: Args) -> str:
 
 @op("aten.diff.default")
 def diff(e: Emitter, a: Args) -> str:
-    if a["n"] != 1:
-        raise Unsupported("differences of a higher order")
     dim = axes(e, a["self"], a["dim"])[0]
     parts: list[g.Ref] = [part for part in (a["prepend"], a["self"], a["append"]) if part is not None]
-    if len(parts) == 1:
-        return f"ops::diff({e.ref(parts[0])}, {dim})?"
-    joined = ", ".join(e.ref(part) for part in parts)
-    return f"ops::diff(&Tensor::cat(&[{joined}], {dim})?, {dim})?"
+    text = e.ref(parts[0])
+    if len(parts) > 1:
+        text = f"&Tensor::cat(&[{', '.join(e.ref(part) for part in parts)}], {dim})?"
+    # The runtime crate takes u8 for bools, whose difference is whether they differ.
+    wraps = e.meta(a["self"]).dtype == "uint8"
+    text = f"&ops::to_dtype({text}, DType::I64)?" if wraps else text
+    for _ in range(a["n"]):
+        text = f"&ops::diff({text}, {dim})?"
+    return f"ops::to_dtype({text}, DType::U8)?" if wraps else text.removeprefix("&")

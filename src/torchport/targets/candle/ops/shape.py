@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchport.capture import graph as g
 from torchport.targets.candle.emit import Emitter, Unsupported
-from torchport.targets.candle.registry import Args, axes, axis, cast, op, rows
+from torchport.targets.candle.registry import Args, axes, axis, cast, named, number, op, rows
 
 rows(
     {
@@ -66,7 +66,7 @@ def permute(e: Emitter, a: Args) -> str:
     if len(moved) == 2:
         return f"{e.receiver(a['self'])}.transpose({moved[0]}, {moved[1]})?"
     if not moved:
-        return f"{e.receiver(a['self'])}.copy()?"
+        return f"{e.receiver(a['self'])}.clone()"
     order = ", ".join(map(str, dims))
     return f"{e.receiver(a['self'])}.permute({'(' + order + ')' if len(dims) <= 6 else '[' + order + ']'})?"
 
@@ -75,6 +75,8 @@ def permute(e: Emitter, a: Args) -> str:
 def transpose(e: Emitter, a: Args) -> str:
     rank = e.meta(a["self"]).rank
     first, second = sorted((axis(a["dim0"], rank), axis(a["dim1"], rank)))
+    if first == second:
+        return f"{e.receiver(a['self'])}.clone()"
     if rank == 2:
         return f"{e.receiver(a['self'])}.t()?"
     return f"{e.receiver(a['self'])}.transpose({first}, {second})?"
@@ -82,8 +84,11 @@ def transpose(e: Emitter, a: Args) -> str:
 
 @op("aten.t.default", "aten.numpy_T.default")
 def t(e: Emitter, a: Args) -> str:
-    if e.meta(a["self"]).rank != 2:
-        raise Unsupported("the tensor does not have two axes")
+    rank = e.meta(a["self"]).rank
+    if rank < 2:
+        return f"{e.receiver(a['self'])}.clone()"
+    if rank > 2:
+        raise Unsupported("the tensor has more than two axes")
     return f"{e.receiver(a['self'])}.t()?"
 
 
@@ -106,7 +111,7 @@ def _squeeze(e: Emitter, a: Args, dims: list[int]) -> str:
     text = e.receiver(a["self"])
     for dim in sorted((d for d in dims if shape[d] == 1), reverse=True):
         text += f".squeeze({dim})?"
-    return text if text.endswith("?") else f"{text}.copy()?"
+    return text if text.endswith("?") else f"{text}.clone()"
 
 
 @op("aten.squeeze.dim", "aten.squeeze.dims")
@@ -145,6 +150,7 @@ def stack(e: Emitter, a: Args) -> str:
 
 def _pieces(e: Emitter, a: Args, dim: int) -> list[str]:
     """One `narrow` for each output, from the sizes that the outputs have."""
+    named(e, a["self"])
     source = e.receiver(a["self"])
     offset: g.Dim = 0
     texts = []
@@ -170,17 +176,22 @@ def split(e: Emitter, a: Args) -> list[str]:
 @op("aten.unbind.int")
 def unbind(e: Emitter, a: Args) -> list[str]:
     dim = axis(a["dim"], e.meta(a["self"]).rank)
-    source = e.receiver(a["self"])
-    return [f"ops::select({'&' + source if not source.startswith('&') else source}, {dim}, {i})?"
-            for i in range(len(a.node.outputs))]
+    named(e, a["self"])
+    return [f"ops::select({e.ref(a['self'])}, {dim}, {i})?" for i in range(len(a.node.outputs))]
 
 
 @op("aten.roll.default")
 def roll(e: Emitter, a: Args) -> str:
-    shifts = ", ".join(e.slot(shift, "shift", "i64") for shift in a["shifts"])
-    if not a["dims"]:
-        raise Unsupported("roll over the flattened tensor")
-    return f"ops::roll({e.ref(a['self'])}, &[{shifts}], &{axes(e, a['self'], a['dims'])})?"
+    shifts = ", ".join(number(e, shift, "shift", "i64") for shift in a["shifts"])
+    dims = axes(e, a["self"], a["dims"]) if a["dims"] else []
+    return f"ops::roll({e.ref(a['self'])}, &[{shifts}], &{dims})?"
+
+
+@op("aten.diagonal.default")
+def diagonal(e: Emitter, a: Args) -> str:
+    rank = e.meta(a["self"]).rank
+    dims = f"{axis(a['dim1'], rank)}, {axis(a['dim2'], rank)}"
+    return f"ops::diagonal({e.ref(a['self'])}, {number(e, a['offset'], 'diagonal', 'i64')}, {dims})?"
 
 
 @op("aten.repeat_interleave.self_int")

@@ -1,0 +1,108 @@
+"""Which modules torch.export tripped over, and which line of the user's code that is.
+
+In: the error, and the modules in the order in which they run. Out: the modules, and a place to look at.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Collection, Iterator, Sequence
+from types import FrameType
+
+import torch
+
+from torchport.errors import CaptureError
+
+
+def find(
+    model: torch.nn.Module, error: CaptureError, order: Sequence[torch.nn.Module]
+) -> list[torch.nn.Module]:
+    """The module at fault and all others of its class, which run the same lines; none if nothing tells."""
+    ran = set(order)
+    found = [module for module in _running(error) if module in ran]
+    guilty = found[-1] if found else _named(model, error)
+    if guilty is None or guilty not in ran:
+        return []
+    if type(guilty).__module__.startswith("torch."):
+        return [guilty]
+    return [module for module in dict.fromkeys(order) if type(module) is type(guilty)]
+
+
+def next_level(
+    model: torch.nn.Module,
+    order: Sequence[torch.nn.Module],
+    blamed: Collection[torch.nn.Module],
+    *,
+    everything: bool,
+) -> list[torch.nn.Module]:
+    """Where nothing tells which module it is: the outermost that are left, or all."""
+    depths = {module: path.count(".") + bool(path) for path, module in model.named_modules()}
+    left = [module for module in dict.fromkeys(order) if module not in blamed]
+    if everything or not left:
+        return left
+    least = min(depths[module] for module in left)
+    return [module for module in left if depths[module] == least]
+
+
+def _running(error: BaseException) -> Iterator[torch.nn.Module]:
+    """The modules whose forward was running when an error's first cause was raised, the outermost first."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    for frame in _frames(cause):
+        value = frame.f_locals.get("self")
+        if isinstance(value, torch.nn.Module):
+            yield value
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next
+
+
+def _named(model: torch.nn.Module, error: CaptureError) -> torch.nn.Module | None:
+    """The module that an error names by its path, or by a line of its forward."""
+    if error.where is None:
+        return None
+    for path, module in model.named_modules():
+        if path and path == error.where.partition("@")[0]:
+            return module
+    file, _, line = error.where.rpartition(":")
+    for module in model.modules():
+        forward = inspect.unwrap(type(module).forward)
+        code = getattr(forward, "__code__", None)
+        if line.isdecimal() and code is not None and code.co_filename == file:
+            lines, first = inspect.getsourcelines(forward)
+            if first <= int(line) < first + len(lines):
+                return module
+    return None
+
+
+def place(error: CaptureError, module: torch.nn.Module) -> str | None:
+    """The line that export could not follow, or else where the module's forward begins."""
+    if error.where is not None and error.where.rpartition(":")[2].isdecimal():
+        return error.where
+    code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else None
+
+
+def plainly(error: CaptureError) -> CaptureError:
+    """The same error in words for people who do not know torch.export's own."""
+    kind = type(error.__cause__).__name__
+    if kind != "GuardOnDataDependentSymNode":
+        return error
+    file, _, line = (error.where or "").rpartition(":")
+    text = linecache.getline(file, int(line)).strip() if line.isdecimal() else ""
+    plain = CaptureError(
+        error.code,
+        "torch.export cannot follow forward, because it decides by the value of a tensor"
+        + (f": `{text}`" if text else ""),
+        where=error.where,
+        fix="use torch.where or torch.cond there, or decide by shapes or arguments only; what hooks can see "
+        "is recorded, and the rest is left as TODOs",
+    )
+    plain.__cause__ = error.__cause__
+    return plain

@@ -1,0 +1,100 @@
+"""The model as it is: whether it runs, what it returns, and whether its inputs can be recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
+
+from torchport.capture.graph import Graph, Input, Sym
+from torchport.capture.source import user_line
+from torchport.capture.state import copied, state_kept
+from torchport.errors import CaptureError
+
+
+def run_eager(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    if any(is_lazy(tensor) for tensor in [*model.parameters(), *model.buffers()]):
+        raise CaptureError(
+            "TP0201",
+            "the model has lazy layers, whose weights do not exist yet",
+            fix="run model(*args, **kwargs) once before it is recorded",
+        )
+    inputs = copied((args, dict(kwargs)))
+    try:
+        with state_kept(model):
+            outputs = tensors(model(*inputs[0], **inputs[1]))
+    except Exception as error:
+        raise CaptureError(
+            "TP0201",
+            f"the model fails its own forward pass: {type(error).__name__}: {error}",
+            where=user_line(error),
+            fix="run model(*args, **kwargs) in Python until it works, then record it",
+        ) from error
+    if not outputs:
+        raise CaptureError(
+            "TP0205", f"{type(model).__name__} returns no tensor, so there is nothing to record"
+        )
+    return outputs
+
+
+def must_be_recordable(model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Says so when export failed for a class that it does not know, rather than for what forward does."""
+    inputs = copied((args, kwargs))
+    with state_kept(model):
+        trees = {"an input": inputs, "an output": model(*inputs[0], **inputs[1])}
+    for what, tree in trees.items():
+        for leaf in pytree.tree_leaves(tree):
+            if not (leaf is None or isinstance(leaf, torch.Tensor | bool | int | float | str)):
+                kind = f"{type(leaf).__module__}.{type(leaf).__qualname__}"
+                raise CaptureError("TP0205", f"{what} of the model is of class {kind}")
+
+
+def tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def on_meta(model: torch.nn.Module, inputs: Any) -> bool:
+    return any(t.is_meta for t in [*model.parameters(), *model.buffers(), *tensors(inputs)])
+
+
+def where_the_model_is(model: torch.nn.Module, inputs: Any) -> Any:
+    """A model on the meta device takes example inputs of any device: only their shapes matter."""
+    tensors = [*model.parameters(), *model.buffers()]
+    if not tensors or not all(t.is_meta for t in tensors):
+        return inputs
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), inputs)
+
+
+def must_fit(graph: Graph, inputs: list[torch.Tensor]) -> None:
+    """Other inputs than the recorded ones may differ from them in free axes only."""
+    wanted = graph.root.inputs
+    if len(inputs) != len(wanted):
+        raise CaptureError("TP0208", f"the port takes {len(wanted)} tensors, and is given {len(inputs)}")
+    free: dict[str, int] = {}
+    limits = {symbol.name: symbol.high for symbol in graph.symbols}
+    for item, tensor in zip(wanted, inputs, strict=True):
+        if not _fits(item, tensor, free, limits):
+            shape = ", ".join(str(dim.expr if isinstance(dim, Sym) else dim) for dim in item.meta.shape)
+            raise CaptureError(
+                "TP0208",
+                f"the port takes {item.name!r} as {item.meta.dtype} [{shape}], and is given "
+                f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}",
+                fix="give inputs of that kind, or port the model with that axis free: --dynamic NAME:AXIS",
+            )
+
+
+def _fits(item: Input, tensor: torch.Tensor, free: dict[str, int], limits: Mapping[str, int | None]) -> bool:
+    if str(tensor.dtype) != f"torch.{item.meta.dtype}" or tensor.ndim != item.meta.rank:
+        return False
+    for dim, size in zip(item.meta.shape, tensor.shape, strict=True):
+        if isinstance(dim, int):
+            if dim != size:
+                return False
+        elif isinstance(dim.expr, str):
+            limit = limits.get(dim.expr)
+            if free.setdefault(dim.expr, size) != size or (limit is not None and size > limit):
+                return False
+    return True

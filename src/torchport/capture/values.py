@@ -1,0 +1,80 @@
+"""The values of a captured graph: what it computes, that the model computes that too, and the float64 truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from torchport.capture import export, hooks
+from torchport.capture.graph import Graph
+from torchport.capture.interpret import Interpreter, Watch
+from torchport.capture.plan import Plan
+from torchport.errors import CaptureError
+
+
+def with_values(
+    exported: export.Exported,
+    plan: Plan,
+    inputs: list[torch.Tensor],
+    eager: list[torch.Tensor],
+    *,
+    ops: bool = False,
+    truth: bool = True,
+    observed: Mapping[str, list[torch.Tensor]] | None = None,
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The golden value of every key of the plan, and how far it is from the truth."""
+    graph = exported.graph
+    golden: dict[str, torch.Tensor] = {}
+    residual: dict[str, torch.Tensor] = {}
+    unknown = _unknown_keys(graph, plan)
+
+    def keep(key: str, value: torch.Tensor) -> torch.Tensor:
+        if key not in plan.aliases:
+            golden[key] = value
+        return value
+
+    def put_back(key: str, value: torch.Tensor) -> torch.Tensor:
+        """Notes how far the golden value is from the same step computed in float64 from golden inputs."""
+        known = golden[plan.resolve(key)]
+        if key not in plan.aliases and key not in unknown and known.is_floating_point():
+            wide = known.double()
+            distance = torch.where(torch.isfinite(wide) & torch.isfinite(value), value - wide, 0.0)
+            residual[key] = distance.float()
+        return known
+
+    def run(watch: Watch, wide: bool) -> list[torch.Tensor]:
+        machine = Interpreter(
+            graph, exported.weights, plan, watch, truth=wide, nodes=ops, observed=observed or {}
+        )
+        return machine.run(inputs)
+
+    _must_agree(graph, run(keep, False), eager)
+    if truth:
+        run(put_back, True)
+    return golden, residual
+
+
+def _unknown_keys(graph: Graph, plan: Plan) -> set[str]:
+    """Values of operations that are not known, which cannot be computed again in float64."""
+    guessed = {call.name for call in plan.calls.values() if hooks.is_unknown(graph.modules[call.module])}
+    keys = {key for name in guessed for key in plan.calls[name].outputs}
+    return keys | {key for call in plan.calls.values() if call.parent in guessed for key in call.inputs}
+
+
+def _must_agree(graph: Graph, captured: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
+    """The captured graph must compute what the model computed; the same kernels give the same bits."""
+    if len(captured) != len(eager):
+        raise CaptureError(
+            "TP0203", f"the captured graph gives {len(captured)} tensors, the model {len(eager)}"
+        )
+    for index, (ours, theirs) in enumerate(zip(captured, eager, strict=True)):
+        try:
+            torch.testing.assert_close(ours, theirs, equal_nan=True)
+        except AssertionError as error:
+            raise CaptureError(
+                "TP0203",
+                f"the captured graph does not reproduce output {graph.output_names[index]}: "
+                f"{' '.join(str(error).split())}",
+                fix="the model may branch on values or be random in eval mode; make it deterministic",
+            ) from error

@@ -1,0 +1,167 @@
+"""Arithmetic, comparison, logic and bits: operations on two operands, with torch's promotion of dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from torchport.capture import graph as g
+from torchport.targets.candle.emit import Emitter
+from torchport.targets.candle.registry import Args, cast, converted, dtype_word, number, op, register, same_dtype
+
+_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_OF_BOOLS = {"add": "logical_or", "mul": "logical_and"}
+_CANDLE_IS_RIGHT = frozenset({"float32", "float64"})
+"""Here candle's own arithmetic with numbers rounds as torch's does; integers could overflow."""
+
+
+def _binary(name: str) -> Callable[[Emitter, Args], str]:
+    """Tensor with tensor or number: an operator where shapes are equal, else broadcasting."""
+
+    def emit(e: Emitter, a: Args) -> str:
+        other, dtype = a["other"], a.output.dtype
+        if dtype == "bool":
+            return _function(e, a, _OF_BOOLS[name])
+        if a.values.get("alpha", 1) != 1:
+            return f"ops::{name}({cast(e, a['self'], dtype)}, {_scaled(e, a, dtype)})?"
+        if not isinstance(other, g.Ref):
+            return _with_number(e, name, a["self"], other, dtype)
+        left, right = a["self"], other
+        plain = dtype in g.FLOATS and all(same_dtype(e.meta(ref).dtype, dtype) for ref in (left, right))
+        if plain and e.meta(left).shape == e.meta(right).shape:
+            return f"({e.operand(left)} {_SYMBOLS[name]} {e.operand(right)})?"
+        if plain:
+            return f"{e.receiver(left)}.broadcast_{name}({e.ref(right)})?"
+        return f"ops::{name}({cast(e, left, dtype)}, {cast(e, right, dtype)})?"
+
+    return emit
+
+
+def _scaled(e: Emitter, a: Args, dtype: str) -> str:
+    other, alpha = a["other"], a["alpha"]
+    if not isinstance(other, g.Ref):
+        return _operand(e, other * alpha, dtype, like=a["self"])
+    return f"&ops::mul_scalar({cast(e, other, dtype)}, {number(e, alpha, 'alpha')})?"
+
+
+def _with_number(e: Emitter, name: str, x: g.Ref, other: g.Arg, dtype: str) -> str:
+    if name == "sub" and dtype not in _CANDLE_IS_RIGHT:
+        if isinstance(other, g.Sym):
+            return f"ops::add_scalar({cast(e, x, dtype)}, -({number(e, other, name)}))?"
+        name, other = "add", -other
+    value = number(e, other, name)
+    if dtype in _CANDLE_IS_RIGHT and name != "div":
+        operand = e.operand(x) if same_dtype(e.meta(x).dtype, dtype) else converted(e, x, dtype)
+        return f"({operand} {_SYMBOLS[name]} {value})?"
+    return f"ops::{name}_scalar({cast(e, x, dtype)}, {value})?"
+
+
+for _name in _SYMBOLS:
+    for _variant in ("Tensor", "Scalar"):
+        register(f"aten.{_name}.{_variant}", _binary(_name))
+register("aten.true_divide.Tensor", _binary("div"))
+
+
+def _operand(e: Emitter, arg: g.Arg, dtype: str, like: g.Ref) -> str:
+    """A tensor of a dtype; a number becomes one without axes."""
+    if isinstance(arg, g.Ref):
+        return cast(e, arg, dtype)
+    device = f"{e.receiver(like)}.device()"
+    return f"&ops::full(&[], {number(e, arg, 'value')}, {dtype_word(dtype)}, {device})?"
+
+
+_WITH_NUMBER = frozenset({"floor_divide", "div_trunc", "remainder", "fmod"})
+"""Functions of the runtime crate that have a form for a number on the right."""
+
+
+def _function(e: Emitter, a: Args, name: str, right: str = "other") -> str:
+    dtype, x, y = a.output.dtype, a["self"], a[right]
+    if name in _WITH_NUMBER and isinstance(x, g.Ref) and not isinstance(y, g.Ref):
+        return f"ops::{name}_scalar({cast(e, x, dtype)}, {number(e, y, name)})?"
+    like = x if isinstance(x, g.Ref) else y
+    return f"ops::{name}({_operand(e, x, dtype, like)}, {_operand(e, y, dtype, like)})?"
+
+
+@op("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_mode(e: Emitter, a: Args) -> str:
+    mode = a["rounding_mode"]
+    if mode is None:
+        return _binary("div")(e, a)
+    return _function(e, a, {"floor": "floor_divide", "trunc": "div_trunc"}[mode])
+
+
+_FUNCTIONS = {
+    "floor_divide": ("floor_divide.default", "floor_divide.Scalar"),
+    "remainder": ("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"),
+    "fmod": ("fmod.Tensor", "fmod.Scalar"),
+    **{name: (f"{name}.default",) for name in ("maximum", "minimum", "fmax", "fmin", "atan2", "hypot")},
+    "copysign": ("copysign.Tensor", "copysign.Scalar"),
+}
+for _name, _ops in _FUNCTIONS.items():
+    for _op in _ops:
+        register(f"aten.{_op}", lambda e, a, _name=_name: _function(e, a, _name))
+register("aten.pow.Tensor_Tensor", lambda e, a: _function(e, a, "pow", "exponent"))
+
+
+@op("aten.rsub.Scalar")
+def rsub(e: Emitter, a: Args) -> str:
+    return f"ops::rsub_scalar({number(e, a['other'], 'rsub')}, {cast(e, a['self'], a.output.dtype)})?"
+
+
+def common_dtype(e: Emitter, *args: g.Arg) -> str:
+    """torch's promotion, which looks at ranks and at whether an operand is a number."""
+    operands = [
+        torch.empty((1,) * e.meta(arg).rank, dtype=getattr(torch, e.meta(arg).dtype), device="meta")
+        if isinstance(arg, g.Ref)
+        else 1
+        if isinstance(arg, g.Sym)
+        else arg
+        for arg in args
+    ]
+    return str(torch.result_type(*operands)).removeprefix("torch.")
+
+
+def _compare(name: str) -> Callable[[Emitter, Args], str]:
+    def emit(e: Emitter, a: Args) -> str:
+        left, right = a["self"], a["other"]
+        dtype = common_dtype(e, left, right)
+        if isinstance(right, g.Ref):
+            return f"ops::{name}({cast(e, left, dtype)}, {cast(e, right, dtype)})?"
+        return f"ops::{name}_scalar({cast(e, left, dtype)}, {number(e, right, name)})?"
+
+    return emit
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    for _variant in ("Tensor", "Scalar"):
+        register(f"aten.{_name}.{_variant}", _compare(_name))
+
+
+def _logic(name: str) -> Callable[[Emitter, Args], str]:
+    def emit(e: Emitter, a: Args) -> str:
+        x, y = a["self"], a["other"]
+        dtype = "bool" if name.startswith("logical") else common_dtype(e, x, y)
+        word = name.replace("bitwise", "logical") if dtype == "bool" else name
+        return f"ops::{word}({_operand(e, x, dtype, x)}, {_operand(e, y, dtype, x)})?"
+
+    return emit
+
+
+for _word in ("and", "or", "xor"):
+    register(f"aten.logical_{_word}.default", _logic(f"logical_{_word}"))
+    for _variant in ("Tensor", "Scalar"):
+        register(f"aten.bitwise_{_word}.{_variant}", _logic(f"bitwise_{_word}"))
+        register(f"aten.__{_word}__.{_variant}", _logic(f"bitwise_{_word}"))
+for _word, _side in (("left", "l"), ("right", "r")):
+    register(f"aten.bitwise_{_word}_shift.Tensor", _logic(f"bitwise_{_word}_shift"))
+    register(f"aten.bitwise_{_word}_shift.Tensor_Scalar", _logic(f"bitwise_{_word}_shift"))
+    for _variant in ("Tensor", "Scalar"):
+        register(f"aten.__{_side}shift__.{_variant}", _logic(f"bitwise_{_word}_shift"))
+
+
+@op("aten.bitwise_not.default")
+def bitwise_not(e: Emitter, a: Args) -> str:
+    name = "logical_not" if e.meta(a["self"]).dtype == "bool" else "bitwise_not"
+    return f"ops::{name}({e.ref(a['self'])})?"
+

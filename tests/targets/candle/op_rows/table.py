@@ -1,0 +1,134 @@
+"""What a row is: a function or a layer with inputs made from a seed, and the model that has every row as a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+Maker = Callable[[torch.Generator], Tensor]
+
+
+def randn(*shape: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Maker:
+    return lambda generator: (torch.randn(shape, generator=generator, dtype=torch.float64) * scale).to(dtype)
+
+
+def uniform(low: float, high: float, *shape: int, dtype: torch.dtype = torch.float32) -> Maker:
+    def make(generator: torch.Generator) -> Tensor:
+        return (torch.rand(shape, generator=generator, dtype=torch.float64) * (high - low) + low).to(dtype)
+
+    return make
+
+
+def ints(low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64) -> Maker:
+    return lambda generator: torch.randint(low, high, shape, generator=generator).to(dtype)
+
+
+def bools(*shape: int) -> Maker:
+    return lambda generator: torch.rand(shape, generator=generator) > 0.5
+
+
+def values(items: Any, dtype: torch.dtype | None = None) -> Maker:
+    return lambda _: torch.tensor(items, dtype=dtype)
+
+
+INF, NAN = float("inf"), float("nan")
+_SPECIAL = [-INF, -1e4, -7.5, -2.5, -1.5, -1.0, -0.5, -1e-6, -0.0, 0.0, 1e-6, 0.5, 1.0, 1.5, 2.5, 7.5, 1e4, INF, NAN]
+
+
+def special(dtype: torch.dtype = torch.float32) -> Maker:
+    """Zeros of both signs, halves, large and small numbers, the infinities, one NaN, and ordinary numbers."""
+    ordinary = randn(3, 19, scale=2.0)
+    return lambda generator: torch.cat([torch.tensor([_SPECIAL]), ordinary(generator)]).to(dtype)
+
+
+class Function(nn.Module):
+    """A function as a module, so that it is a layer of its own in a trace."""
+
+    def __init__(self, compute: Callable[..., Any]):
+        super().__init__()
+        self.compute = compute
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.compute(*inputs)
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    module: nn.Module
+    inputs: tuple[Tensor, ...]
+
+
+@dataclass
+class Table:
+    """The rows of one kind. Each row's numbers depend on its name only, so that rows do not disturb each other."""
+
+    name: str
+    rows: list[Row] = field(default_factory=list)
+
+    def op(self, name: str, compute: Callable[..., Any], *makers: Maker) -> None:
+        self._add(name, lambda: Function(compute), makers)
+
+    def layer(self, name: str, make: Callable[[], nn.Module], *makers: Maker) -> None:
+        self._add(name, make, makers)
+
+    def _add(self, name: str, make: Callable[[], nn.Module], makers: Sequence[Maker]) -> None:
+        seed = crc32(name.encode())
+        generator = torch.Generator().manual_seed(seed)
+        inputs = tuple(maker(generator) for maker in makers)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = make().eval()
+            _train(module)
+        self.rows.append(Row(name, module, inputs))
+
+
+@torch.no_grad()
+def _train(module: nn.Module) -> None:
+    """Weights and statistics as if trained: no zeros or ones that would hide a mistake."""
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        if name.endswith("running_var"):
+            tensor.uniform_(0.5, 2.0)
+        elif name.endswith("running_mean"):
+            tensor.normal_()
+        elif tensor.ndim == 1 and tensor.is_floating_point() and not name.endswith(("_u", "_v")):
+            tensor.add_(torch.randn(tensor.shape).to(tensor.dtype), alpha=0.3)
+
+
+class Rows(nn.Module):
+    """All rows of a table: each is called on its own inputs, and nothing that it returns goes unused."""
+
+    def __init__(self, rows: Sequence[Row]):
+        super().__init__()
+        self.names = [row.name for row in rows]
+        for row in rows:
+            self.add_module(row.name, row.module)
+            for index, tensor in enumerate(row.inputs):
+                self.register_buffer(f"{row.name}_input_{index}", tensor)
+        self.counts = {row.name: len(row.inputs) for row in rows}
+
+    def forward(self) -> Tensor:
+        parts = []
+        for name, count in self.counts.items():
+            inputs = [getattr(self, f"{name}_input_{index}") for index in range(count)]
+            results = pytree.tree_leaves(getattr(self, name)(*inputs))
+            parts += [result.flatten().to(torch.float32) for result in results if isinstance(result, Tensor)]
+        return torch.cat(parts)
+
+
+class Everything(nn.Module):
+    """One model with every row in it, so that one build and one run prove them all."""
+
+    def __init__(self, tables: Sequence[Table]):
+        super().__init__()
+        for table in tables:
+            self.add_module(table.name, Rows(table.rows))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return (x + 1, *(rows() for rows in self.children()))

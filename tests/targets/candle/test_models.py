@@ -1,0 +1,35 @@
+"""Whole models, ported and proven at every layer, as a user would with `torchport port`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import zoo
+
+import torchport
+from torchport.report.model import Report
+
+
+def prove(name: str, out: Path) -> Report:
+    model, args, *rest = zoo.ZOO[name]()
+    port = torchport.port(model, args, *rest, out=out, name=name)
+    return port.check()
+
+
+def assert_proven(report: Report) -> None:
+    assert not report.todos
+    failed = [(layer.name, layer.reason) for layer in report.layers if not layer.passed]
+    assert report.status == "pass", failed or report.first_divergence
+    assert report.compared >= len(report.layers) > 0
+
+
+@pytest.mark.parametrize("name", zoo.PROVEN)
+def test_model_passes_at_every_layer(name: str, tmp_path: Path) -> None:
+    assert_proven(prove(name, tmp_path))
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("name", sorted(set(zoo.ZOO) - set(zoo.PROVEN)))
+def test_zoo_model_passes_at_every_layer(name: str, tmp_path: Path) -> None:
+    assert_proven(prove(name, tmp_path))
