@@ -49,7 +49,7 @@ zoo: setup cargo
 	@$(BIN)/pytest -q -m zoo
 
 bench: setup cargo
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 lock:
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 import zoo
 
-import torchport
+from torchport.port import port as make_port
 from torchport.port import Port
 from torchport.report.model import Report
 
@@ -86,7 +86,7 @@ def make(name: str, out: Path) -> Port:
         for module in model.modules():
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.weight.uniform_(0.5, 1.5)
-    return torchport.port(model, args, out=out, name=name)
+    return make_port(model, args, out=out, name=name)
 
 
 @pytest.fixture(scope="module")

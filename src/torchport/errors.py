@@ -43,9 +43,7 @@ class TorchportError(Exception):
     `fix` falls back to the general advice for the code, so that there always is a next step.
     """
 
-    def __init__(
-        self, code: str, message: str, where: str | None = None, fix: str | None = None
-    ) -> None:
+    def __init__(self, code: str, message: str, where: str | None = None, fix: str | None = None) -> None:
         if code not in CODES:
             raise KeyError(f"{code} is not in torchport.codes.CODES; add it there first")
         super().__init__(code, message, where, fix)

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from torchport.capture import graph as g
 from torchport.capture import source, symbols
-from torchport.capture.simplify import simplify
+from torchport.capture.simplify import HANDLED, simplify
 from torchport.errors import CaptureError
 
 Decompose = Callable[[str], bool]
@@ -152,7 +152,7 @@ def _functionalise(
         return program
     table = torch.export.default_decompositions()
     unwanted = {n.target for n in program.graph.nodes if n.op == "call_function"}
-    chosen = {op: table[op] for op in unwanted if op in table and decompose(str(op))}
+    chosen = {op: table[op] for op in unwanted if op in table and str(op) not in HANDLED and decompose(str(op))}
     return program.run_decompositions(chosen) if chosen else program
 
 

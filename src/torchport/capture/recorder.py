@@ -29,7 +29,7 @@ from torchport.capture.plan import Plan, make_plan
 from torchport.capture.state import as_it_was, copied, quiet, state_kept
 from torchport.capture.trace import write_tensors
 from torchport.capture.values import with_values
-from torchport.errors import CaptureError
+from torchport.errors import CaptureError, DiskError
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,17 @@ class Capture:
     def has_values(self) -> bool:
         return bool(self.golden)
 
+    def named(self, name: str) -> Capture:
+        """The same capture under another name."""
+        return replace(self, graph=replace(self.graph, name=name))
+
     def save(self, directory: str | Path, name: str | None = None) -> dict[str, Path]:
         """Writes the capture's files and says which; the manifest comes last, so that it never lies."""
         folder, name = Path(directory), name or self.name
         paths = {kind: folder / f"{name}_{kind}.safetensors" for kind in ("trace", "truth", "weights")}
         metadata = {"schema": "1", "root": self.plan.root}
+        manifest = folder / f"{name}_manifest.json"
+        _forget([manifest, *paths.values()])
         written = {}
         if self.has_values:
             write_tensors(paths["trace"], self.golden, metadata, aliases=self.plan.aliases)
@@ -74,9 +80,17 @@ class Capture:
             "values": self.has_values,
             **({"export_error": {"message": error.message, "where": error.where}} if error else {}),
         }
-        manifest = folder / f"{name}_manifest.json"
         write_manifest(manifest, self.graph, extra=extra)
         return {"manifest": manifest, **written}
+
+
+def _forget(paths: list[Path]) -> None:
+    """Takes away the files of an earlier recording, which would not belong to this one's."""
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise DiskError("TP0330", f"cannot replace {path}: {error.strerror}", where=str(path)) from error
 
 
 class GoldenRecorder:
@@ -110,8 +124,7 @@ class GoldenRecorder:
     def save(self, name: str) -> dict[str, Path]:
         if self.capture is None:
             raise CaptureError("TP0206", "nothing has been recorded yet", fix="call record(model, …) first")
-        named = replace(self.capture, graph=replace(self.capture.graph, name=name))
-        return named.save(self.output_dir)
+        return self.capture.named(name).save(self.output_dir)
 
 
 def record(
@@ -135,7 +148,7 @@ def record(
     given, named = where_the_model_is(model, (given, named))
     wish = symbols.parse_dynamic(dynamic)
     with as_it_was(model), torch.no_grad():
-        eager = run_eager(model, given, named)
+        eager = [] if on_meta(model, (given, named)) else run_eager(model, given, named)
         observed: dict[str, list[torch.Tensor]] = {}
         error = None
         try:

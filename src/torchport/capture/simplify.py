@@ -28,6 +28,8 @@ _ASSERTS = frozenset(
         "aten.sym_constrain_range_for_size.default",
     }
 )
+HANDLED = _COPIES | _VIEWS | _ASSERTS
+"""Operations that are dropped or rewritten here, so that no target need know them."""
 _RECURRENT = frozenset(
     {"aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input"}
 )

@@ -76,25 +76,6 @@ def not_free(wish: Wish, error: CaptureError) -> SpecError:
 
 
 _SPECIALISED = re.compile(r"size\(\)\[(\d+)\] as dynamic but your code specialized it [^(]*\((\d+)\)")
-_INFERRED.findall(said)]
-    if fixed:
-        return SpecError(
-            "TP0106",
-            f"--dynamic {asked} cannot be had: in this model {' and '.join(dict.fromkeys(fixed))}",
-            where=error.where,
-            fix="leave that axis out, or change the model so that it does not depend on that size",
-        )
-    return SpecError(
-        "TP0106",
-        f"--dynamic {asked} cannot be had: with these axes free, {error.message}",
-        where=error.where,
-        fix="name every axis that has the same length (x:0,y:0), or leave out the one that cannot vary",
-    )
-
-
-_SPECIALISED = re.compile(
-    r"size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
-)
 _INFERRED = re.compile(r"inferred a static shape of (\d+) for dimension [^\n]*?shape\[(\d+)\]")
 
 

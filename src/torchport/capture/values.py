@@ -1,4 +1,4 @@
-"""The values of a captured graph: what it computes, that the model computes that too, and the float64 truth."""
+"""The values of a captured graph: what it computes, that the model agrees, and the float64 truth."""
 
 from __future__ import annotations
 

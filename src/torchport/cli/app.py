@@ -30,9 +30,7 @@ def torchport(
     context: typer.Context,
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Say which version."
-        ),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version."),
     ] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error; works anywhere.")

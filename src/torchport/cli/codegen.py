@@ -11,9 +11,7 @@ from torchport.cli.progress import Progress
 
 
 def codegen(
-    manifest: Annotated[
-        Path, typer.Option(metavar="FILE", help="The NAME_manifest.json of a recording.")
-    ],
+    manifest: Annotated[Path, typer.Option(metavar="FILE", help="The NAME_manifest.json of a recording.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The source file to write.")],
     model: Annotated[str | None, typer.Option(help="What the model's struct is called.")] = None,
     analyze_only: Annotated[
@@ -29,9 +27,7 @@ def codegen(
     with Progress():
         from torchport.port import codegen as generate
 
-        result = generate(
-            manifest, out=out, model=model, analyze_only=analyze_only, checks=checks.value
-        )
+        result = generate(manifest, out=out, model=model, analyze_only=analyze_only, checks=checks.value)
     if as_json:
         print_json(result)
     else:

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from torchport.files import cache_directory

@@ -1,12 +1,15 @@
 """Errors as text on stderr or as JSON on stdout; the only place where they become either."""
 
+import errno
 import json
 import sys
 import traceback
 
-from torchport.errors import TorchportError, UsageError
+from torchport.errors import DiskError, TorchportError, UsageError
 
 EXIT_CODE = 2
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
+"""What a disk says when it cannot be written to."""
 
 
 def coded(error: Exception) -> TorchportError:
@@ -18,6 +21,11 @@ def coded(error: Exception) -> TorchportError:
         wrong = UsageError("TP0801", str(format_message()), fix=f"See `{command} --help`.")
         wrong.__cause__ = error
         return wrong
+    if isinstance(error, OSError) and error.errno in _DISK:
+        place = None if error.filename is None else str(error.filename)
+        full = DiskError("TP0330", f"{error.strerror}: {place or 'a file'}", where=place)
+        full.__cause__ = error
+        return full
     message = f"{type(error).__name__}: {error}"
     unexpected = TorchportError("TP0001", message, where=_last_line(error))
     unexpected.__cause__ = error

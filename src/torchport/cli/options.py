@@ -21,21 +21,13 @@ Dynamic = Annotated[
     str | None,
     typer.Option(metavar="NAME:AXIS,…", help="Axes of inputs whose length may change."),
 ]
-Hints = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A hints.json that names dimensions.")
-]
-ChecksOption = Annotated[
-    Checks, typer.Option("--checks", help="What the generated code has watched.")
-]
+Hints = Annotated[Path | None, typer.Option(metavar="FILE", help="A hints.json that names dimensions.")]
+ChecksOption = Annotated[Checks, typer.Option("--checks", help="What the generated code has watched.")]
 Rtol = Annotated[
     float | None,
-    typer.Option(
-        min=0.0, metavar="X", help="Judge by this relative tolerance, not by the noise floor."
-    ),
+    typer.Option(min=0.0, metavar="X", help="Judge by this relative tolerance, not by the noise floor."),
 ]
 Atol = Annotated[
     float | None,
-    typer.Option(
-        min=0.0, metavar="X", help="Judge by this absolute tolerance, not by the noise floor."
-    ),
+    typer.Option(min=0.0, metavar="X", help="Judge by this absolute tolerance, not by the noise floor."),
 ]

@@ -13,9 +13,7 @@ from torchport.cli.progress import Progress
 def port(
     spec: options.Spec,
     to: Annotated[str, typer.Option(metavar="TARGET", help="Where to, such as candle.")],
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where the port is written.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the port is written.")] = None,
     name: Annotated[str | None, typer.Option(help="What the port is called.")] = None,
     dynamic: options.Dynamic = None,
     hints: options.Hints = None,

@@ -1,6 +1,7 @@
 """Progress on stderr: a spinner on a terminal, one plain line a step elsewhere."""
 
 import sys
+from contextlib import redirect_stdout
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -9,12 +10,14 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """Call it with what is being done now."""
+    """Call it with what is being done now. Meanwhile, what the user's code prints goes to stderr, too."""
 
     def __init__(self) -> None:
         self._status: Status | None = None
+        self._prints = redirect_stdout(sys.stderr)
 
     def __enter__(self) -> Self:
+        self._prints.__enter__()
         if sys.stderr.isatty():
             from rich.console import Console
 
@@ -28,6 +31,7 @@ class Progress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._prints.__exit__(kind, error, traceback)
         if self._status is not None:
             self._status.stop()
 

@@ -14,9 +14,7 @@ from torchport.errors import UsageError
 def record(
     name: Annotated[str, typer.Option(help="What the recording is called.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the recording is written.")],
-    spec: Annotated[
-        str | None, typer.Argument(metavar="SPEC", help="The model: file.py:callable.")
-    ] = None,
+    spec: Annotated[str | None, typer.Argument(metavar="SPEC", help="The model: file.py:callable.")] = None,
     script: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A recording script, instead of a SPEC.")
     ] = None,
@@ -25,7 +23,10 @@ def record(
     ops: Annotated[bool, typer.Option("--ops", help="Record every operation's value.")] = False,
     as_json: options.Json = False,
 ) -> int:
-    """Record a model: its graph, its layers' values, its weights."""
+    """Record a model: its graph, its layers' values, its weights.
+
+    Exits with 2 when torch.export cannot follow the model, so that only part of its graph is known.
+    """
     if (spec is None) == (script is None):
         raise UsageError("TP0801", "give either a SPEC or --script, and not both")
     if script is not None and (dynamic or hints or ops):
@@ -50,4 +51,4 @@ def record(
         print_json(summary)
     else:
         print_summary(summary)
-    return 0
+    return 2 if summary.get("status") == "unsupported" else 0

@@ -50,8 +50,8 @@ class Target(Protocol):
 
     def build(self, conversion: Conversion, progress: Progress) -> Path: ...
 
-    def run(self, conversion: Conversion, program: Path, trace: Path, mode: str, record: Path) -> None:
-        """Runs the port along a golden trace and records what it computes."""
+    def run(self, conversion: Conversion, program: Path, trace: Path, mode: str, record: Path) -> str | None:
+        """Runs the port along a golden trace and records what it computes; gives why it stopped, if so."""
         ...
 
 

@@ -15,7 +15,7 @@ import zoo
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-import torchport
+from torchport.port import port as make_port
 from torchport.files import cache_directory
 from torchport.port import Port
 from torchport.targets.candle.build import find_cargo
@@ -39,13 +39,13 @@ def source(port: Port) -> str:
 
 def bert(layers: int, out: Path, **options: str) -> Port:
     config = transformers.BertConfig(**{**zoo.SMALL, "num_hidden_layers": layers, "num_attention_heads": 4})
-    return torchport.port(transformers.BertModel(config).eval(), (zoo.ids(),), out=out, name="bert", **options)
+    return make_port(transformers.BertModel(config).eval(), (zoo.ids(),), out=out, name="bert", **options)
 
 
 def llama(layers: int, out: Path) -> Port:
     config = transformers.LlamaConfig(**{**zoo.SMALL, "num_hidden_layers": layers, "num_key_value_heads": 2})
     config.use_cache = False
-    return torchport.port(transformers.LlamaForCausalLM(config).eval(), (zoo.ids(),), out=out, name="llama")
+    return make_port(transformers.LlamaForCausalLM(config).eval(), (zoo.ids(),), out=out, name="llama")
 
 
 def test_bert_reads_as_the_snapshot(rust: SnapshotAssertion, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_bert_reads_as_the_snapshot(rust: SnapshotAssertion, tmp_path: Path) -> 
 
 def test_resnet18_reads_as_the_snapshot(rust: SnapshotAssertion, tmp_path: Path) -> None:
     model, args = zoo.ZOO["resnet18"]()
-    assert source(torchport.port(model, args, out=tmp_path, name="resnet18")) == rust
+    assert source(make_port(model, args, out=tmp_path, name="resnet18")) == rust
 
 
 def test_bert_does_not_depend_on_its_depth(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_clippy_finds_nothing(name: str, checks: str, tmp_path: Path) -> None:
     if checks != "layers" and name == "swin_t":
         pytest.skip("one mode is enough for the largest")
     model, args = zoo.ZOO[name]()
-    port = torchport.port(model, args, out=tmp_path, name=name, checks=checks)
+    port = make_port(model, args, out=tmp_path, name=name, checks=checks)
     port.target.build(port.conversion, lambda _: None)
     place = next((cache_directory() / "build").glob(f"{name}-*/Cargo.toml")).parent
     manifests = [p for p in (cache_directory() / "build").glob(f"{name}-*/Cargo.toml") if str(tmp_path) in p.read_text()]

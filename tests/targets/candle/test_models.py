@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import zoo
 
-import torchport
+from torchport.port import port as make_port
 from torchport.report.model import Report
 
 
 def prove(name: str, out: Path) -> Report:
     model, args, *rest = zoo.ZOO[name]()
-    port = torchport.port(model, args, *rest, out=out, name=name)
+    port = make_port(model, args, *rest, out=out, name=name)
     return port.check()
 
 

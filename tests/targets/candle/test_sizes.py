@@ -10,13 +10,14 @@ import pytest
 import torch
 import zoo
 
-import torchport
+from torchport.port import Port
+from torchport.port import port as make_port
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_text_model_passes_at_other_batches_and_lengths(name: str, tmp_path: Path) -> None:
     model, args = zoo.ZOO[name]()
-    port = torchport.port(model, args, out=tmp_path, name=name)
+    port = make_port(model, args, out=tmp_path, name=name)
     for batch, length in ((3, 7), (1, 1), (2, 40)):
         report = port.check((zoo.ids(batch, length),))
         assert report.passed, ((batch, length), report.first_divergence)
@@ -24,19 +25,20 @@ def test_text_model_passes_at_other_batches_and_lengths(name: str, tmp_path: Pat
 
 def test_cnn_passes_at_other_batches_and_image_sizes(tmp_path: Path) -> None:
     model, args = zoo.ZOO["cnn"]()
-    port = torchport.port(model, args, out=tmp_path, name="cnn", dynamic="x:0,x:2,x:3")
+    port = make_port(model, args, out=tmp_path, name="cnn", dynamic="x:0,x:2,x:3")
     for shape in ((1, 3, 32, 32), (5, 3, 40, 24), (2, 3, 33, 57)):
         report = port.check((torch.randn(shape),))
         assert report.passed, (shape, report.first_divergence)
 
 
 LLAMA_7B = """
-import resource, sys, torch, transformers, torchport
+import resource, sys, torch, transformers
+from torchport.port import port as make_port
 config = transformers.LlamaConfig(use_cache=False)
 with torch.device("meta"):
     model = transformers.LlamaForCausalLM(config)
     ids = torch.zeros(1, 16, dtype=torch.int64)
-port = torchport.port(model, (ids,), out=sys.argv[1], name="llama_7b")
+port = make_port(model, (ids,), out=sys.argv[1], name="llama_7b")
 assert not port.conversion.unmapped
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
@@ -46,5 +48,5 @@ def test_llama_of_7b_shape_on_meta_becomes_rust_that_compiles(tmp_path: Path) ->
     done = subprocess.run([sys.executable, "-c", LLAMA_7B, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 2000
-    port = torchport.Port.open(tmp_path)
+    port = Port.open(tmp_path)
     port.target.build(port.conversion, lambda _: None)

@@ -194,7 +194,10 @@ class Emitter:
 
 
 def _expr(expr: g.Expr, number: Callable[[int], str]) -> str:
-    text = _precise(expr, number)
+    return without_outer_parentheses(_precise(expr, number))
+
+
+def without_outer_parentheses(text: str) -> str:
     return text[1:-1] if text.startswith("(") and _closes_at_end(text) else text
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from torchport.capture import graph as g
 from torchport.capture.hooks import UNKNOWN
 from torchport.targets.candle import rust
-from torchport.targets.candle.emit import FALLBACK, Body, Emitter, Todo, Unsupported, Value
+from torchport.targets.candle.emit import FALLBACK, Body, Emitter, Todo, Unsupported, Value, without_outer_parentheses
 from torchport.targets.candle.layers import VB, Layer, field_name, find_layer
 from torchport.targets.candle.registry import OPS, Args, Several
 
@@ -274,12 +274,16 @@ class ModuleWriter:
     def _share(self, node: g.Node, count: int) -> None:
         """A value that is read more than once gets a name now."""
         total = self.e.uses[node.name]
-        if count == 1 and total > 1:
+        if count == 1 and (total > 1 or self._feeds_a_loop(g.Ref(node.name))):
             self.e.name_it(g.Ref(node.name))
         elif count > 1:
             for i in range(count):
                 if self._uses_of(g.Ref(node.name, i)) > 1:
                     self.e.name_it(g.Ref(node.name, i))
+
+    def _feeds_a_loop(self, ref: g.Ref) -> bool:
+        """Whether items of a Vec read the value beside what they hand to each other; also when there is one item."""
+        return any(ref in node.args[1:] for node in self.module.nodes if node.target in self.vectors)
 
     def _uses_of(self, ref: g.Ref) -> int:
         everything = [[n.args, n.kwargs] for n in self.module.nodes] + [list(self.module.outputs)]
@@ -433,7 +437,7 @@ class ModuleWriter:
         if self.checks != "none":
             self.e.body.result = f"check!(self.probe, {text})"
         elif len(words) == 1 and text.endswith("?"):
-            self.e.body.result = text[:-1]
+            self.e.body.result = without_outer_parentheses(text[:-1])
         else:
             self.e.body.result = f"Ok({text})"
 

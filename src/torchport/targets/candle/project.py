@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 from torchport.errors import BuildError
@@ -166,13 +167,49 @@ def copy_runtime(folder: Path) -> None:
 
 
 def lock_for(crate: str) -> str:
-    """Our Cargo.lock with the generated crate in it; cargo drops what that one does not need."""
-    text = _lock_source().read_text()
-    entry = (
-        f'[[package]]\nname = "{crate}"\nversion = "0.1.0"\ndependencies = [\n "candle-core",\n "candle-nn",\n '
-        f'"serde",\n "{RUNTIME}",\n]\n\n'
-    )
-    head, *packages = re.split(r"(?=\[\[package\]\]\n)", text)
-    packages = [package.rstrip("\n") + "\n\n" for package in [*packages, entry]]
-    packages.sort(key=lambda p: re.findall(r'name = "([^"]+)"\nversion = "([^"]+)"', p)[0])
-    return head + "".join(packages).rstrip("\n") + "\n"
+    """Our Cargo.lock for the generated crate: the packages that it needs, at the versions that we know."""
+    head, *texts = re.split(r"(?=\[\[package\]\]\n)", _lock_source().read_text())
+    texts = [text.rstrip("\n") + "\n\n" for text in [*texts, _lock_entry(crate)]]
+    packages = {_package(text): text for text in texts}
+    for (name, _), text in packages.items():
+        if name == RUNTIME:
+            packages[name, _] = _without_lines(text, _dev_dependencies())
+    needed = _reachable(packages, crate)
+    kept = [packages[key] for key in sorted(packages) if key in needed]
+    return head + "".join(kept).rstrip("\n") + "\n"
+
+
+def _lock_entry(crate: str) -> str:
+    names = ["candle-core", "candle-nn", "serde", RUNTIME]
+    lines = "".join(f' "{name}",\n' for name in names)
+    return f'[[package]]\nname = "{crate}"\nversion = "0.1.0"\ndependencies = [\n{lines}]\n'
+
+
+def _package(text: str) -> tuple[str, str]:
+    found = re.search(r'name = "([^"]+)"\nversion = "([^"]+)"', text)
+    assert found is not None
+    return found.group(1), found.group(2)
+
+
+def _dev_dependencies() -> set[str]:
+    manifest = tomllib.loads((runtime_source() / "Cargo.toml").read_text())
+    return set(manifest.get("dev-dependencies", {})) - set(manifest["dependencies"])
+
+
+def _without_lines(text: str, names: set[str]) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if line.strip(' ",\n') not in names)
+
+
+def _reachable(packages: dict[tuple[str, str], str], crate: str) -> set[tuple[str, str]]:
+    """A dependency in a lock file is `name`, or `name version` where there are several versions."""
+    found: set[tuple[str, str]] = set()
+    waiting = [key for key in packages if key[0] == crate]
+    while waiting:
+        key = waiting.pop()
+        if key in found:
+            continue
+        found.add(key)
+        for item in tomllib.loads(packages[key])["package"][0].get("dependencies", []):
+            name, _, version = item.partition(" ")
+            waiting += [k for k in packages if k[0] == name and version in ("", k[1])]
+    return found

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
-from .table import Table, ints, randn, special
+from .table import Table, finite, ints, randn, special
 
 table = Table("layers")
 layer = table.layer
@@ -107,7 +107,6 @@ _RECURRENT: dict[str, dict] = {
 for name, kind in {"lstm": nn.LSTM, "gru": nn.GRU}.items():
     for option, options in _RECURRENT.items():
         layer(f"{name}_{option}", lambda k=kind, o=options: k(5, 4, **o), randn(6, 3, 5))
-    layer(f"{name}_unbatched", lambda k=kind: k(5, 4), randn(6, 5))
 layer("lstm_projected", lambda: nn.LSTM(5, 6, proj_size=3, num_layers=2), randn(6, 3, 5))
 layer("lstm_projected_bidirectional", lambda: nn.LSTM(5, 6, proj_size=3, bidirectional=True), randn(6, 3, 5))
 
@@ -174,7 +173,7 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "threshold": lambda: nn.Threshold(0.1, 20.0),
 }
 for name, make in _ACTIVATIONS.items():
-    layer(f"activation_{name}", make, special())
+    layer(f"activation_{name}", make, finite() if name == "gelu" else special())
 layer("activation_rrelu", nn.RReLU, special())
 layer("activation_glu", lambda: nn.GLU(1), randn(2, 6, 3))
 layer("activation_prelu_channels", lambda: nn.PReLU(6), randn(2, 6, 3))

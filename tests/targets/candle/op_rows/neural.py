@@ -27,7 +27,7 @@ row("matmul_transposed", lambda x, y: (x @ y.t(), x.t() @ y, (x.t() @ x).mT @ y.
 row("matmul_infinite", torch.matmul, values([[1.0, INF], [0.5, 2.0], [NAN, 1.0]]), values([[1.0, 2.0], [0.5, -1.0]]))
 row("mm_bmm_mv", lambda x, y: (torch.mm(x[0], y[0]), torch.bmm(x, y), torch.mv(x[0], y[0, :, 0])), randn(2, 4, 5), randn(2, 5, 6))
 row("addmm", lambda c, x, y: (torch.addmm(c, x, y), torch.addmm(c, x, y, alpha=0.5, beta=-2)), randn(6), randn(4, 5), randn(5, 6))
-row("addmm_beta_zero", lambda c, x, y: torch.addmm(c, x, y, beta=0), values([[NAN]]), randn(4, 5), randn(5, 6))
+row("addmm_beta_zero", lambda c, x, y: torch.addmm(c, x, y, beta=0), values([NAN, 1.0, 2.0, INF, 3.0, 4.0]), randn(4, 5), randn(5, 6))
 row("baddbmm", lambda c, x, y: torch.baddbmm(c, x, y, alpha=0.5, beta=2), randn(2, 4, 6), randn(2, 4, 5), randn(2, 5, 6))
 row("addmv_addr", lambda x, y, z: (torch.addmv(x, z, y), torch.addr(z, x, y, alpha=0.5)), randn(4), randn(5), randn(4, 5))
 row("outer_kron", lambda x, y: (torch.outer(x, y), torch.kron(x, y)), randn(4), randn(5))

@@ -47,7 +47,6 @@ row("cat_one", lambda x: (torch.cat([x]), torch.cat([x.t(), x.t()], 1)), randn(4
 row("cat_other_dtypes", lambda x, y: (torch.cat([x, ~x]), torch.cat([y, y], -1)), bools(4, 5), ints(-9, 9, 4, 5, dtype=I32))
 row("stack", lambda x, y: (torch.stack([x, y]), torch.stack([x, y], -1), torch.stack([x, y, x], 1)), randn(4, 5), randn(4, 5))
 row("stack_numbers", lambda x: (torch.stack([x[0], x[1]]), torch.stack([x.long(), x.int()])), randn(5))
-row("hstack", lambda x, y: (torch.hstack([x, y]), torch.vstack([x, y])), randn(4, 5), randn(4, 5))
 row("split", lambda x: (*x.split(2), *x.exp().split([1, 3, 1], -1)), randn(4, 5))
 row("split_uneven", lambda x: x.split(2, dim=-1), randn(4, 5))
 row("split_with_sizes", lambda x: torch.split_with_sizes(x, [1, 2, 1], 0), randn(4, 5))

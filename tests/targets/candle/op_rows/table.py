@@ -47,6 +47,11 @@ def special(dtype: torch.dtype = torch.float32) -> Maker:
     return lambda generator: torch.cat([torch.tensor([_SPECIAL]), ordinary(generator)]).to(dtype)
 
 
+def finite() -> Maker:
+    """`special` without the infinities, for functions of which torch's own kernels disagree there."""
+    return lambda generator: special()(generator).clamp(-1e4, 1e4)
+
+
 class Function(nn.Module):
     """A function as a module, so that it is a layer of its own in a trace."""
 
@@ -118,8 +123,8 @@ class Rows(nn.Module):
         for name, count in self.counts.items():
             inputs = [getattr(self, f"{name}_input_{index}") for index in range(count)]
             results = pytree.tree_leaves(getattr(self, name)(*inputs))
-            parts += [result.flatten().to(torch.float32) for result in results if isinstance(result, Tensor)]
-        return torch.cat(parts)
+            parts += [result.flatten() for result in results if isinstance(result, Tensor)]
+        return torch.cat(parts).to(torch.float32)
 
 
 class Everything(nn.Module):

@@ -27,6 +27,8 @@ def _binary(name: str) -> Callable[[Emitter, Args], str]:
             return f"ops::{name}({cast(e, a['self'], dtype)}, {_scaled(e, a, dtype)})?"
         if not isinstance(other, g.Ref):
             return _with_number(e, name, a["self"], other, dtype)
+        if not isinstance(a["self"], g.Ref):
+            return _of_number(e, name, a["self"], other, dtype)
         left, right = a["self"], other
         plain = dtype in g.FLOATS and all(same_dtype(e.meta(ref).dtype, dtype) for ref in (left, right))
         if plain and e.meta(left).shape == e.meta(right).shape:
@@ -55,6 +57,14 @@ def _with_number(e: Emitter, name: str, x: g.Ref, other: g.Arg, dtype: str) -> s
         operand = e.operand(x) if same_dtype(e.meta(x).dtype, dtype) else converted(e, x, dtype)
         return f"({operand} {_SYMBOLS[name]} {value})?"
     return f"ops::{name}_scalar({cast(e, x, dtype)}, {value})?"
+
+
+def _of_number(e: Emitter, name: str, value: g.Arg, x: g.Ref, dtype: str) -> str:
+    """A number on the left, which decompositions write."""
+    if name in ("add", "mul"):
+        return _with_number(e, name, x, value, dtype)
+    function = {"sub": "rsub_scalar", "div": "rdiv"}[name]
+    return f"ops::{function}({number(e, value, name)}, {cast(e, x, dtype)})?"
 
 
 for _name in _SYMBOLS:

@@ -131,6 +131,11 @@ def to_copy(e: Emitter, a: Args) -> str:
     return converted(e, a["self"], a.output.dtype)
 
 
+@op("aten.clone.default")
+def clone(e: Emitter, a: Args) -> str:
+    return f"{e.receiver(a['self'])}.clone()"
+
+
 @op("aten.copy.default")
 def copy(e: Emitter, a: Args) -> str:
     """What is assigned to (part of) a tensor takes its shape and dtype."""

@@ -47,6 +47,11 @@ def baddbmm(e: Emitter, a: Args) -> str:
     return _combined(e, a, "batch1", "batch2")
 
 
+@op("aten.addmv.default")
+def addmv(e: Emitter, a: Args) -> str:
+    return _combined(e, a, "mat", "vec")
+
+
 @op("aten._trilinear.default")
 def trilinear(e: Emitter, a: Args) -> str:
     """Three tensors with axes put in, multiplied, and summed over some axes."""
@@ -71,11 +76,22 @@ def cdist(e: Emitter, a: Args) -> str:
 def weight_norm(e: Emitter, a: Args) -> list[str]:
     if used(a, e, 1):
         raise Unsupported("its norms are read")
-    rank = e.meta(a["v"]).rank
-    others = [dim for dim in range(rank) if dim != a["dim"] % rank]
     named(e, a["v"])
-    direction = e.ref(a["v"])
-    return [f"ops::mul({direction}, &ops::div({e.ref(a['g'])}, &ops::norm({direction}, 2.0, &{others}, true)?)?)?"]
+    return [f"ops::mul({e.ref(a['v'])}, &ops::div({e.ref(a['g'])}, &{_norms(e, a, 2)})?)?"]
+
+
+@op("aten.norm_except_dim.default")
+def norm_except_dim(e: Emitter, a: Args) -> str:
+    return _norms(e, a, a["pow"])
+
+
+def _norms(e: Emitter, a: Args, order: float) -> str:
+    """The norm of every slice along one axis."""
+    rank = e.meta(a["v"]).rank
+    if a["dim"] == -1:  # here it does not mean the last axis
+        return f"ops::norm({e.ref(a['v'])}, {rust.float_literal(float(order))}, &{list(range(rank))}, false)?"
+    others = [dim for dim in range(rank) if dim != a["dim"]]
+    return f"ops::norm({e.ref(a['v'])}, {rust.float_literal(float(order))}, &{others}, true)?"
 
 
 @op("aten.scaled_dot_product_attention.default")

@@ -165,7 +165,13 @@ def _pieces(e: Emitter, a: Args, dim: int) -> list[str]:
     return texts
 
 
-@op("aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.split.sizes")
+@op(
+    "aten.split.Tensor",
+    "aten.unsafe_split.Tensor",
+    "aten.split_with_sizes.default",
+    "aten.chunk.default",
+    "aten.split.sizes",
+)
 def split(e: Emitter, a: Args) -> list[str]:
     for name in ("split_size", "split_sizes", "chunks"):
         if name in a.values:

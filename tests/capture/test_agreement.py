@@ -1,0 +1,54 @@
+"""The captured graph computes what the model computes, or the recording is refused."""
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from torchport import TorchportError
+from torchport.capture.recorder import record
+
+from . import models
+
+LAYERS = {
+    "linear": lambda: nn.Linear(6, 6),
+    "norm": lambda: nn.LayerNorm(6),
+    "gelu": nn.GELU,
+    "softplus": nn.Softplus,
+    "dropout": nn.Dropout,
+    "nested": lambda: nn.Sequential(nn.Linear(6, 6), nn.SiLU()),
+}
+
+
+def test_a_model_that_is_random_in_eval_is_refused() -> None:
+    with pytest.raises(TorchportError, match="TP0203") as caught:
+        record(models.Random(), torch.zeros(2, 4))
+    assert "deterministic" in (caught.value.fix or "")
+
+
+def test_values_that_are_not_finite_agree_by_place() -> None:
+    class Log(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([x.log(), 1 / x, x * 0], 1)
+
+    x = torch.tensor([[-1.0, 0.0, float("inf")]])
+    capture = record(Log(), x)
+    assert torch.equal(capture.golden["Log"].isnan(), Log()(x).isnan())
+    assert capture.truth["Log"].isfinite().all()
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.sampled_from(sorted(LAYERS)), min_size=1, max_size=6), st.integers(1, 3))
+def test_any_stack_of_layers_is_recorded_as_torch_computes_it(names: list[str], batch: int) -> None:
+    model = nn.Sequential(*(LAYERS[name]() for name in names)).eval()
+    x = torch.randn(batch, 6)
+    capture = record(model, x)
+    with torch.no_grad():
+        for index, layer in enumerate(model):
+            x = layer(x)
+            if str(index) in capture.plan.calls:
+                key = capture.plan.resolve(str(index))
+                torch.testing.assert_close(capture.golden[key], x, rtol=0, atol=0)
+    root = capture.plan.calls[capture.plan.root]
+    torch.testing.assert_close(capture.golden[capture.plan.resolve(root.outputs[0])], x, rtol=0, atol=0)
