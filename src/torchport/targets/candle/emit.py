@@ -70,6 +70,8 @@ class Body:
     slots: list[Slot] = field(default_factory=list)
     todos: list[Todo] = field(default_factory=list)
     outputs: int = 1
+    calls_module_trait: bool = False
+    """It calls `forward` of something that has it only by candle's `Module`."""
     is_layer: bool = False
     """The module is one layer of the runtime crate, which reports to the checker by itself."""
 

@@ -92,6 +92,7 @@ class ModuleWriter:
         body = self.e.body
         body.is_layer = True
         body.outputs = len(self.module.outputs)
+        body.calls_module_trait = layer.method == "forward" and body.outputs == 1
         name = self.e.add_field(field_name(self.module), layer.type, layer.constructor.replace(VB, "vb"))
         body.result = f"self.{name}.{layer.method}({', '.join(body.inputs)})"
         return Written(body, [])
@@ -331,17 +332,22 @@ class ModuleWriter:
         self._note_call(node)
         home = self.homes[node.target]
         layer = self.layers.get(node.target)
-        struct = self.placed[node.target].struct if node.target in self.placed else None
-        plain = layer.method == "forward" and len(node.outputs) == 1 if layer else struct and struct.is_plain
-        if plain:
+        if self._is_plain(node.target):
             value = self.e.values[node.args[0]]
             if value.form == "expr":
                 return [f"{self.e.receiver(node.args[0])}.apply(&{home})?"]
+            self.e.body.calls_module_trait = True
             return [f"{home}.forward({value.reference})?"]
         method = layer.method if layer else "forward"
         args = ", ".join(self.e.ref(arg) for arg in node.args)
         text = f"{home}.{method}({args})?"
         return [text] if len(node.outputs) == 1 else Several(text)
+
+    def _is_plain(self, key: str) -> bool:
+        """Whether a child is called by candle's `Module`: one tensor in, one out."""
+        if key in self.placed:
+            return self.placed[key].struct.is_plain
+        return self.layers[key].method == "forward" and len(self.graph.modules[key].outputs) == 1
 
     def _note_call(self, node: g.Node) -> None:
         assert node.target is not None
@@ -402,6 +408,7 @@ class ModuleWriter:
             self.e.uses[arg.name] -= 1
         others = [name if i == carried else self.e.values[a].reference for i, a in enumerate(first.args)]
         others[carried] = f"&{name}"
+        self.e.body.calls_module_trait |= self._is_plain(first.target or "")
         item = _item_name(self.vectors[first.target or ""])
         vector = self.vectors[first.target or ""]
         self.e.statements(

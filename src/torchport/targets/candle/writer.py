@@ -171,6 +171,7 @@ class _Writer:
                 "}" if lines else "",
                 "",
                 f"impl {name} {{",
+                *_many(len(params)),
                 f"    {public}fn new({', '.join(params)}) -> Result<Self> {{",
                 *(["        let vb = vb.rename_f(tied);"] if public and self._ties() else []),
                 "        Ok(Self {" if lines else "        Ok(Self)",
@@ -202,6 +203,7 @@ class _Writer:
             lines.insert(0, f"check!(self.probe => {', '.join(names)});")
         return [
             "",
+            *_many(len(names) + 1),
             f"    {public}fn forward(&self{inputs}) -> Result<{result}> {{",
             *(f"        {line}" for line in lines),
             f"        {self._filled(body.result, group)}",
@@ -209,8 +211,8 @@ class _Writer:
         ]
 
     def _imports(self, text: str) -> list[str]:
-        candle = [name for name in ("DType", "Module", "Result", "Tensor") if _mentions(text, name)]
-        if "Module" not in candle and re.search(r"\.forward\(|\.apply\(", text):
+        candle = [name for name in ("DType", "Result", "Tensor") if re.search(rf"\b{name}\b", text)]
+        if any(g.struct.is_plain or g.written.body.calls_module_trait for g in self.library.groups):
             candle.append("Module")
         types = [name for name in _RUNTIME_TYPES if re.search(rf"\b{name}\b[,>]", text)]
         nn_items = ["self"] * bool(re.search(r"\bnn::", text)) + types
@@ -223,13 +225,11 @@ class _Writer:
         return lines
 
 
+def _many(arguments: int) -> list[str]:
+    return ["    #[allow(clippy::too_many_arguments)]"] if arguments > 7 else []
+
+
 _USES = {"check": r"\bcheck!", "ops": r"\bops::", "Probe": r"\bProbe\b"}
-
-
-def _mentions(text: str, name: str) -> bool:
-    if name == "Module":
-        return "impl Module for" in text
-    return re.search(rf"\b{name}\b", text) is not None
 
 
 def _config_struct(config: Config) -> str:

@@ -124,7 +124,7 @@ class Rows(nn.Module):
             inputs = [getattr(self, f"{name}_input_{index}") for index in range(count)]
             results = pytree.tree_leaves(getattr(self, name)(*inputs))
             parts += [result.flatten() for result in results if isinstance(result, Tensor)]
-        return torch.cat(parts).to(torch.float32)
+        return torch.cat(parts).to(torch.bfloat16)
 
 
 class Everything(nn.Module):
