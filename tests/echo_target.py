@@ -1,5 +1,6 @@
 """A target for tests: its ports give the golden values back, or what a test makes of them."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,11 @@ class EchoTarget:
     ) -> Conversion:
         folder.mkdir(parents=True, exist_ok=True)
         self.options = {"checks": checks, "hints": hints}
+        files = {}
         if weights is not None:
-            save_file(load_file(weights), folder / "model.safetensors")
-        return Conversion(folder, {}, self.unmapped, {"name": graph.name})
+            files["weights"] = folder / "model.safetensors"
+            save_file(load_file(weights), files["weights"])
+        return Conversion(folder, files, self.unmapped, {"name": graph.name})
 
     def build(self, conversion: Conversion, progress: Progress) -> Path:
         self.built += 1
@@ -43,8 +46,10 @@ class EchoTarget:
     def run(self, conversion: Conversion, program: Path, trace: Path, mode: str, record: Path) -> str | None:
         record.parent.mkdir(exist_ok=True)
         with safe_open(trace, "pt") as file:
-            metadata = file.metadata()
-        save_file(self.change(mode, load_file(trace)), record, metadata)
+            aliases = json.loads(file.metadata()["aliases"])
+        values = load_file(trace)
+        handed_on = {key: values[known].clone() for key, known in aliases.items() if "<" not in key}
+        save_file(self.change(mode, {**values, **handed_on}), record)
         return self.complaint
 
 

@@ -1,4 +1,4 @@
-"""Bad input of every kind: a coded error with the next step, exit code 2, no traceback, nothing half-written."""
+"""Bad input of every kind: a coded error with the next step, exit code 2, and nothing half-written."""
 
 import errno
 import json
@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torchport.capture.hooks import UNKNOWN
 from torchport.cli import main
 
-MODELS = '''
+MODELS = """
 import torch
 from torch import nn
 
@@ -92,7 +92,7 @@ def sleeps():
     import sys, time
     print("sleeping", file=sys.stderr, flush=True)
     time.sleep(60)
-'''
+"""
 BROKEN_LINE = MODELS.splitlines().index("        return x @ torch.ones(3, 3)") + 1
 GATE_LINE = next(i for i, line in enumerate(MODELS.splitlines(), 1) if "cannot follow" in line)
 RAISES_LINE = MODELS.splitlines().index('    raise ValueError("no such size")') + 1
@@ -220,7 +220,8 @@ def test_a_model_that_export_cannot_follow_is_unsupported_and_recorded(torchport
         assert todo["op"] == UNKNOWN and todo["source"].endswith(f"m.py:{GATE_LINE}")
         assert "if y.sum() > 0" in todo["reason"]
     assert {path.name for path in Path("out/capture").iterdir()} == {
-        f"gated_{kind}" for kind in ("manifest.json", *(f"{k}.safetensors" for k in ("trace", "truth", "weights")))
+        f"gated_{kind}"
+        for kind in ("manifest.json", *(f"{k}.safetensors" for k in ("trace", "truth", "weights")))
     }
     rust = Path("out/rust/src/model.rs").read_text()
     assert rust.count("// TODO(torchport)") == 1, "both gates are one struct"
@@ -426,7 +427,7 @@ def test_a_disk_that_fills(torchport: Torchport, small_disk: Path, spec: str) ->
     only_whole_files(small_disk)
 
 
-def test_a_disk_that_fills_while_a_script_records(torchport: Torchport, small_disk: Path) -> None:
+def test_a_disk_that_fills_leaves_no_manifest(torchport: Torchport, small_disk: Path) -> None:
     command = ("record", "m.py:wide", "--name", "n", "--out", small_disk / "out")
     torchport.refuses(*command, code="TP0330", says="No space left")
     only_whole_files(small_disk)
@@ -492,7 +493,9 @@ def test_hints_that_cannot_be_used(torchport: Torchport, command: str, text: str
     if text is not None:
         Path("hints.json").write_text(text)
     options = PORT if command == "port" else ("--name", "n", "--out", "out")
-    torchport.refuses(command, "m.py:net", *options, "--hints", "hints.json", code="TP0107", says=says, at="hints")
+    torchport.refuses(
+        command, "m.py:net", *options, "--hints", "hints.json", code="TP0107", says=says, at="hints"
+    )
     assert not Path("out").exists()
 
 

@@ -1,6 +1,8 @@
 """The Python API: what torchport exports, and what a Port does, without a compiler."""
 
+import inspect
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,10 @@ def test_every_public_name_is_there_and_nothing_else_is() -> None:
     with pytest.raises(AttributeError, match="nothing_of_ours"):
         torchport.nothing_of_ours  # noqa: B018
     assert re.fullmatch(r"\d+\.\d+\.\d+", torchport.__version__)
+
+
+def test_port_is_the_function_though_a_module_has_that_name() -> None:
+    assert "torchport.port" in sys.modules and inspect.isfunction(torchport.port)
 
 
 # Porting
@@ -116,7 +122,9 @@ def test_a_port_that_stops_at_a_todo_is_unsupported(made: Port, echo: EchoTarget
     assert (report.todos[0].op, report.todos[0].layer) == ("aten.foo.default", "net")
 
 
-def test_operations_that_nothing_maps_are_listed_and_nothing_is_built(echo: EchoTarget, tmp_path: Path) -> None:
+def test_operations_that_nothing_maps_are_listed_and_nothing_is_built(
+    echo: EchoTarget, tmp_path: Path
+) -> None:
     echo.unmapped = (base.Unmapped("aten.foo.default", "head", "m.py:3", "nothing maps it"),)
     port = torchport.port(models.Stack(), X, target="echo", out=tmp_path)
     report = port.check()
@@ -141,7 +149,11 @@ def test_a_model_on_meta_is_written_and_cannot_be_checked(echo: EchoTarget, tmp_
 def test_options_reach_the_target_and_the_recording(echo: EchoTarget, tmp_path: Path) -> None:
     port = torchport.port(
         *(models.Stack(depth=1), X),
-        **{"target": "echo", "out": tmp_path, "checks": "ops", "hints": {"hidden": 8}, "dynamic": ""},
+        target="echo",
+        out=tmp_path,
+        checks="ops",
+        hints={"hidden": 8},
+        dynamic="",
     )
     assert echo.options == {"checks": "ops", "hints": {"hidden": 8}}
     assert port.capture is not None and not port.capture.graph.symbols
@@ -213,7 +225,11 @@ def test_a_recording_stays_inside_its_directory(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("import torch\ndef net():\n    return torch.nn.ReLU(), (torch.ones(2),)\n")
     summary = record_spec(
         f"{tmp_path / 'm.py'}:net",
-        **{"name": "../up", "out": tmp_path / "out", "dynamic": None, "hints": None, "ops": False},
+        name="../up",
+        out=tmp_path / "out",
+        dynamic=None,
+        hints=None,
+        ops=False,
         progress=lambda _: None,
     )
     assert summary["name"] == "up" and summary["status"] == "recorded"
@@ -226,7 +242,10 @@ def test_code_is_written_from_the_manifest_alone(tmp_path: Path) -> None:
         path.unlink()
     result = codegen(
         tmp_path / "net_manifest.json",
-        **{"out": tmp_path / "net.rs", "model": "Tiny", "analyze_only": False, "checks": "none"},
+        out=tmp_path / "net.rs",
+        model="Tiny",
+        analyze_only=False,
+        checks="none",
     )
     assert result["todos"] == [] and result["model"] == "Tiny"
     assert "pub struct Tiny" in (tmp_path / "net.rs").read_text()

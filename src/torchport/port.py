@@ -181,8 +181,9 @@ def _summary(capture: Capture, files: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def codegen(
-    manifest: Path, *, out: Path, model: str | None, analyze_only: bool, checks: str
+    manifest: Path, *, out: Path | None, model: str | None, analyze_only: bool, checks: str
 ) -> dict[str, Any]:
+    """Writes the code of a manifest to `out`, or only says what would convert and what not."""
     from torchport.targets.candle.project import format_rust
     from torchport.targets.candle.writer import generate
 
@@ -190,8 +191,9 @@ def codegen(
         raise UsageError("TP0801", f"--model is {model!r}", fix="give a name of letters, digits and _")
     graph, _ = read_manifest(manifest)
     generated = generate(graph, checks=checks, model=model)
-    if not analyze_only:
-        write_atomically(out, format_rust(generated.source))
+    target = None if analyze_only else out
+    if target is not None:
+        write_atomically(target, format_rust(generated.source))
     operations = {node.op for module in graph.modules.values() for node in module.nodes} - {"call"}
     todos = explained(((t.op, t.layer, t.source, t.reason) for t in generated.todos), graph)
     unsupported = {todo.op for todo in todos}
@@ -201,7 +203,7 @@ def codegen(
         "converted": sorted(operations - unsupported),
         "unsupported": sorted(unsupported),
         "todos": [todo.model_dump() for todo in todos],
-        "files": [] if analyze_only else [str(out)],
+        "files": [] if target is None else [str(target)],
     }
 
 

@@ -51,7 +51,8 @@ class Port:
         """A port that was made before, from the directory that it was written to."""
         folder = Path(directory)
         name = _only_port(folder)
-        conversion = Conversion(folder / "rust", {}, (), {"name": name})
+        files = {"weights": folder / "rust" / "model.safetensors"}
+        conversion = Conversion(folder / "rust", files, (), {"name": name})
         return cls(name, find_target(target), folder, conversion=conversion)
 
     @property
@@ -143,7 +144,8 @@ class Port:
         graph, _ = read_manifest(self._capture_file("manifest.json", name))
         check_trace(self._capture_file("trace.safetensors", name), make_plan(graph))
         check_truth(self._capture_file("truth.safetensors", name))
-        check_weights(self.conversion.folder / "model.safetensors", graph)
+        if (weights := self.conversion.files.get("weights")) is not None:
+            check_weights(weights, graph)
         return graph
 
     def _compare(self, name: str, graph: Graph, program: Path, rule: Rule | None) -> Report:
@@ -212,10 +214,11 @@ def explained(todos: Iterable[tuple[str, str, str | None, str]], graph: Graph) -
         for node in module.nodes
         if node.op == UNKNOWN
     }
-    return [
+    found = [
         Todo(op=op, layer=layer, source=source, reason=(op == UNKNOWN and reasons.get(layer)) or reason)
         for op, layer, source, reason in todos
     ]
+    return list(dict.fromkeys(found))
 
 
 def _only_port(folder: Path) -> str:

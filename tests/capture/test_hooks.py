@@ -64,7 +64,10 @@ def test_the_modules_around_have_types_shapes_attributes_and_calls_in_order(gate
     assert gate.type == f"{models.__name__}.Gate" and gate.attributes["factor"] == 3.0
     assert gate.source == f"{models.__file__}:{models.Gate.forward.__code__.co_firstlineno}"
     assert gate.inputs[0].meta == g.TensorMeta((2, 4), "float32")
-    assert [(node.op, node.target) for node in gate.nodes] == [("call", "blocks.0.gate.dense"), (UNKNOWN, None)]
+    assert [(node.op, node.target) for node in gate.nodes] == [
+        ("call", "blocks.0.gate.dense"),
+        (UNKNOWN, None),
+    ]
     assert list(gated.plan.calls) == [
         *("blocks.0.norm", "blocks.0.gate.dense", "blocks.0.gate", "blocks.0"),
         *("blocks.1.norm", "blocks.1.gate.dense", "blocks.1.gate", "blocks.1"),

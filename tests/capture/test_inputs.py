@@ -169,3 +169,24 @@ def test_lazy_layers_are_refused_with_the_way_out() -> None:
     with pytest.raises(TorchportError, match="TP0201.*lazy") as caught:
         record(nn.LazyLinear(3), X)
     assert "once" in (caught.value.fix or "")
+
+
+def test_tensors_that_are_not_dense_are_refused() -> None:
+    with pytest.raises(TorchportError, match="TP0205.*an input is a sparse_coo tensor"):
+        record(nn.ReLU(), torch.eye(3).to_sparse())
+
+
+def test_a_torchscript_model_is_refused_with_the_way_out() -> None:
+    with pytest.raises(TorchportError, match="TP0202.*TorchScript") as caught:
+        record(torch.jit.trace(nn.Linear(4, 3), X), X)
+    assert "nn.Module" in (caught.value.fix or "")
+
+
+def test_any_number_of_inputs_and_keywords() -> None:
+    class Sum(nn.Module):
+        def forward(self, *terms: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
+            return sum(terms) * named["scale"]
+
+    capture = record(Sum(), (X, X + 1), {"scale": X + 2})
+    assert list(inputs(capture)) == ["terms0", "terms1", "scale"]
+    same(outputs(capture)[0], (X + X + 1) * (X + 2))

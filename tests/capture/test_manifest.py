@@ -130,7 +130,9 @@ def test_an_argument_without_a_form_is_never_made_text() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_a_manifest_cut_anywhere_is_truncated(tmp_path_factory: Any, written: Any, data: st.DataObject) -> None:
+def test_a_manifest_cut_anywhere_is_truncated(
+    tmp_path_factory: Any, written: Any, data: st.DataObject
+) -> None:
     text = json.dumps(written, indent=1)
     length = data.draw(st.integers(0, len(text) - 1))
     refused(tmp_path_factory.mktemp("cut") / "m.json", text[:length], "TP0303")
@@ -213,11 +215,15 @@ FAULTS = {
     "shape": lambda d: d["weights"]["head.weight"].update(shape="8x3"),
     "free weight": lambda d: d["weights"]["head.weight"].update(shape=[{"sym": "batch"}, 8]),
     "unknown size": lambda d: _module(d, "")["inputs"][0].update(shape=[{"sym": "other"}, 8]),
-    "size of two kinds": lambda d: _module(d, "")["inputs"][0].update(shape=[{"sym": "batch", "ref": "x"}, 8]),
+    "size of two kinds": lambda d: _module(d, "")["inputs"][0].update(
+        shape=[{"sym": "batch", "ref": "x"}, 8]
+    ),
     "size operation": lambda d: _module(d, "")["inputs"][0].update(shape=[{"sym": ["root", "batch", 2]}, 8]),
     "symbol of nothing": lambda d: d["symbols"][0].update(input="y"),
     "symbol out of range": lambda d: d["symbols"][0].update(axis=2),
-    "argument of two kinds": lambda d: _module(d, "head")["nodes"][0]["args"].append({"ref": "a", "sym": "b"}),
+    "argument of two kinds": lambda d: _module(d, "head")["nodes"][0]["args"].append(
+        {"ref": "a", "sym": "b"}
+    ),
     "argument of no kind": lambda d: _module(d, "head")["nodes"][0]["args"].append({"tensor": "a"}),
     "argument of a wrong kind": lambda d: _module(d, "head")["nodes"][0]["args"].append({"dtype": 5}),
     "operation": lambda d: _module(d, "head")["nodes"][0].update(op="linear"),

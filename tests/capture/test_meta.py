@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from torchport import TorchportError
 from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import record
 
@@ -34,3 +35,17 @@ def test_the_model_stays_on_meta() -> None:
     model = on_meta().train()
     record(model, torch.zeros(2, 8))
     assert all(parameter.is_meta for parameter in model.parameters()) and model.training
+
+
+def test_a_model_that_fails_on_meta_fails_its_own_forward() -> None:
+    with torch.device("meta"):
+        model = torch.nn.Linear(4, 3)
+    with pytest.raises(TorchportError, match="TP0201"):
+        record(model, torch.zeros(2, 5))
+
+
+def test_a_branch_on_a_value_cannot_be_taken_on_meta() -> None:
+    with torch.device("meta"):
+        model = models.Gated()
+    with pytest.raises(TorchportError, match="TP0201"):
+        record(model, torch.zeros(2, 4))

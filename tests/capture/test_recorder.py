@@ -1,4 +1,4 @@
-"""GoldenRecorder and record: the files that are written, the keys in them, and that the values are torch's own."""
+"""GoldenRecorder and record: which files are written, the keys in them, and that values are torch's own."""
 
 import json
 from pathlib import Path

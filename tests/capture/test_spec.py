@@ -126,7 +126,9 @@ def test_a_callable_that_is_not_there_names_those_that_are(folder: Path, name: s
     ids=["syntax", "import", "raises", "exits"],
 )
 @pytest.mark.parametrize("way", ["bad.py:build", "bad:build"])
-def test_a_file_that_fails_is_named_by_the_line(folder: Path, text: str, line: int, said: str, way: str) -> None:
+def test_a_file_that_fails_is_named_by_the_line(
+    folder: Path, text: str, line: int, said: str, way: str
+) -> None:
     (folder / "bad.py").write_text(text)
     error = refused(way, "TP0104")
     assert said in error.message
@@ -139,7 +141,10 @@ def test_a_callable_that_fails_is_named_by_the_users_line(folder: Path, name: st
     where = refused(f"good.py:{name}", "TP0104").where or ""
     file, _, line = where.rpartition(":")
     assert file.endswith("good.py")
-    assert GOOD.splitlines()[int(line) - 1].strip() in ('return json.loads("{")', "def stops(): raise SystemExit(0)")
+    assert GOOD.splitlines()[int(line) - 1].strip() in (
+        'return json.loads("{")',
+        "def stops(): raise SystemExit(0)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,7 +181,8 @@ def test_a_script_runs_as_python_would_run_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("1/0", "ZeroDivisionError"), ("import sys; sys.exit('no')", "no"), ("def", "SyntaxError")]
+    ("text", "said"),
+    [("1/0", "ZeroDivisionError"), ("import sys; sys.exit('no')", "no"), ("def", "SyntaxError")],
 )
 def test_a_script_that_fails_is_a_coded_error(folder: Path, text: str, said: str) -> None:
     (folder / "script.py").write_text(text)

@@ -56,7 +56,10 @@ impl Options {
                         _ => bail!("--mode is chained or lockstep\n{USAGE}"),
                     }
                 }
-                "--help" => bail!("{USAGE}"),
+                "--help" => {
+                    println!("{USAGE}");
+                    std::process::exit(0);
+                }
                 flag if flag.starts_with("--") => bail!("unknown option {flag}\n{USAGE}"),
                 file => options.files.push(file.into()),
             }

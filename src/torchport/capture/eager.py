@@ -16,16 +16,39 @@ from torchport.errors import CaptureError
 
 
 def run_eager(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    if isinstance(model, torch.jit.ScriptModule):
+        raise CaptureError(
+            "TP0202",
+            "a TorchScript model has no forward that torch.export can follow",
+            fix="record the nn.Module that it was made from",
+        )
     if any(is_lazy(tensor) for tensor in [*model.parameters(), *model.buffers()]):
         raise CaptureError(
             "TP0201",
             "the model has lazy layers, whose weights do not exist yet",
             fix="run model(*args, **kwargs) once before it is recorded",
         )
+    _must_be_plain("an input", (args, dict(kwargs)))
+    result = _run(model, args, kwargs)
+    _must_be_plain("an output", result)
+    outputs = tensors(result)
+    if not outputs:
+        raise CaptureError("TP0205", f"{type(model).__name__} returns no tensor: there is nothing to record")
+    return outputs
+
+
+def _must_be_plain(what: str, tree: Any) -> None:
+    for tensor in tensors(tree):
+        kind = "quantized" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
+        if kind != "strided":
+            raise CaptureError("TP0205", f"{what} is a {kind} tensor", fix="give and return dense tensors")
+
+
+def _run(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> Any:
     inputs = copied((args, dict(kwargs)))
     try:
         with state_kept(model):
-            outputs = tensors(model(*inputs[0], **inputs[1]))
+            return model(*inputs[0], **inputs[1])
     except Exception as error:
         raise CaptureError(
             "TP0201",
@@ -33,18 +56,11 @@ def run_eager(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) ->
             where=user_line(error),
             fix="run model(*args, **kwargs) in Python until it works, then record it",
         ) from error
-    if not outputs:
-        raise CaptureError(
-            "TP0205", f"{type(model).__name__} returns no tensor, so there is nothing to record"
-        )
-    return outputs
 
 
 def must_be_recordable(model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
     """Says so when export failed for a class that it does not know, rather than for what forward does."""
-    inputs = copied((args, kwargs))
-    with state_kept(model):
-        trees = {"an input": inputs, "an output": model(*inputs[0], **inputs[1])}
+    trees = {"an input": (args, kwargs), "an output": _run(model, args, kwargs)}
     for what, tree in trees.items():
         for leaf in pytree.tree_leaves(tree):
             if not (leaf is None or isinstance(leaf, torch.Tensor | bool | int | float | str)):

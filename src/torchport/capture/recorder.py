@@ -6,7 +6,7 @@ The model comes back as it was: mode, buffers, random state, hooks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 
 from torchport.capture import culprit, export, hooks, symbols
+from torchport.capture.attempt import attempt
 from torchport.capture.eager import (
     must_be_recordable,
     must_fit,
@@ -24,9 +25,9 @@ from torchport.capture.eager import (
     where_the_model_is,
 )
 from torchport.capture.graph import Graph
-from torchport.capture.manifest import must_be_typed, write_manifest
+from torchport.capture.manifest import write_manifest
 from torchport.capture.plan import Plan, make_plan
-from torchport.capture.state import as_it_was, copied, quiet, state_kept
+from torchport.capture.state import as_it_was, copied, state_kept
 from torchport.capture.trace import write_tensors
 from torchport.capture.values import with_values
 from torchport.errors import CaptureError, DiskError
@@ -192,24 +193,21 @@ def _export(
     wish: symbols.Wish | None,
     decompose: export.Decompose | None,
 ) -> export.Exported:
-    def attempt(axes: symbols.Wish | None) -> export.Exported:
-        inputs = copied((args, kwargs))
-        with quiet(), state_kept(model):
-            exported = export.export(model, *inputs, name=name, wish=axes, decompose=decompose)
-        must_be_typed(exported.graph)
-        return exported
+    """The graph with the axes free that were asked for; those that we chose are given up where need be."""
+
+    def with_free(axes: symbols.Wish | None) -> export.Exported:
+        with state_kept(model):
+            return attempt(model, args, kwargs, name=name, wish=axes, decompose=decompose)
 
     try:
-        return attempt(wish)
+        return with_free(wish)
     except CaptureError as error:
-        if wish and not _fails(lambda: attempt({})):
-            raise symbols.not_free(wish, error) from error
-        raise
-
-
-def _fails(attempt: Callable[[], Any]) -> bool:
-    try:
-        attempt()
-    except CaptureError:
-        return True
-    return False
+        if wish == {}:
+            raise
+        try:
+            fixed = with_free({})
+        except CaptureError:
+            raise error from error.__cause__
+        if wish is None:
+            return fixed
+        raise symbols.not_free(wish, error) from error

@@ -8,11 +8,12 @@ import typer
 from torchport.cli import options
 from torchport.cli.output import print_json, print_summary
 from torchport.cli.progress import Progress
+from torchport.errors import UsageError
 
 
 def codegen(
     manifest: Annotated[Path, typer.Option(metavar="FILE", help="The NAME_manifest.json of a recording.")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The source file to write.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The source file to write.")] = None,
     model: Annotated[str | None, typer.Option(help="What the model's struct is called.")] = None,
     analyze_only: Annotated[
         bool, typer.Option("--analyze-only", help="Only say what would convert and what not.")
@@ -24,6 +25,8 @@ def codegen(
 
     Exits with 1 while operations remain to be done by hand.
     """
+    if out is None and not analyze_only:
+        raise UsageError("TP0801", "codegen needs --out FILE, or --analyze-only to write nothing")
     with Progress():
         from torchport.port import codegen as generate
 

@@ -76,11 +76,20 @@ def test_generated_code_is_formatted(tmp_path: Path) -> None:
 
 
 def cargo(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(cache_directory() / "target"), "CARGO_NET_OFFLINE": "true"}
-    return subprocess.run([find_cargo(), *command], cwd=folder, env=environment, capture_output=True, text=True)
+    environment = {
+        **os.environ,
+        "CARGO_TARGET_DIR": str(cache_directory() / "target"),
+        "CARGO_NET_OFFLINE": "true",
+    }
+    return subprocess.run(
+        [find_cargo(), *command], cwd=folder, env=environment, capture_output=True, text=True
+    )
 
 
-LINTED = [("swin_t", "layers"), *((n, c) for n in ("bert", "llama", "cnn", "lstm") for c in ("none", "layers", "ops"))]
+LINTED = [
+    ("swin_t", "layers"),
+    *((n, c) for n in ("bert", "llama", "cnn", "lstm") for c in ("none", "layers", "ops")),
+]
 
 
 @pytest.mark.parametrize(("name", "checks"), LINTED)
@@ -102,7 +111,9 @@ def test_project_without_checks_stands_alone(tmp_path: Path) -> None:
     assert cargo(folder, "build", "--locked").returncode == 0, cargo(folder, "build", "--locked").stderr
     ids = zoo.ids(3, 11)
     safetensors.torch.save_file({"input_ids": ids}, tmp_path / "in.safetensors")
-    done = cargo(folder, "run", "--locked", "--", str(tmp_path / "in.safetensors"), str(tmp_path / "out.safetensors"))
+    done = cargo(
+        folder, "run", "--locked", "--", str(tmp_path / "in.safetensors"), str(tmp_path / "out.safetensors")
+    )
     assert done.returncode == 0, done.stderr
     outputs = safetensors.torch.load_file(tmp_path / "out.safetensors")
     with torch.no_grad():

@@ -69,6 +69,8 @@ def _compile(command: list[str], target: Path, progress: Progress) -> None:
     compiled = 0
     for line in process.stderr:
         tail.append(line)
+        if "Blocking waiting for file lock" in line:
+            progress("waiting for another build to end")
         found = re.match(r"\s+Compiling (\S+)", line)
         if found:
             compiled += 1

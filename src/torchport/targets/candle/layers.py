@@ -6,6 +6,7 @@ for, with weights under the names that the constructor reads. Anything else is g
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -179,13 +180,31 @@ def batch_norm(leaf: Leaf) -> Layer:
 _CONV_DEFAULTS = {"stride": 1, "padding": 0, "dilation": 1, "output_padding": 0, "groups": 1}
 
 
+def _is_default(option: str, value: list[int] | int) -> bool:
+    usual = _CONV_DEFAULTS[option]
+    return value == usual or (isinstance(value, list) and set(value) == {usual})
+
+
+def _set_anywhere(leaf: Leaf) -> set[str]:
+    """The options that this convolution, or its sibling in another module of the holder's class, sets."""
+    holder = leaf.emitter.module
+    local = leaf.module.path.removeprefix(f"{holder.path}.") if holder.path else leaf.module.path
+    found = set()
+    for module in leaf.emitter.graph.modules.values():
+        if module.type == holder.type and module.class_name not in ("Sequential", "ModuleList"):
+            sibling = leaf.emitter.graph.modules.get(f"{module.path}.{local}" if module.path else local)
+            if sibling is not None and sibling.type == leaf.module.type and len(sibling.nodes) == 1:
+                a = Args(sibling.nodes[0])
+                found |= {o for o in _CONV_DEFAULTS if o in a.values and not _is_default(o, a[o])}
+    return found
+
+
 def _conv_config(leaf: Leaf, name: str, values: dict[str, list[int] | int]) -> str:
-    """Only the options that are not the default."""
+    """Only the options that are not the default, here or where the same struct is used again."""
     items = []
+    wanted = _set_anywhere(leaf)
     for option, value in values.items():
-        if value == _CONV_DEFAULTS[option] or value == [_CONV_DEFAULTS[option]] * (
-            len(value) if isinstance(value, list) else 0
-        ):
+        if option not in wanted and _is_default(option, value):
             continue
         word = leaf.number(value, option) if isinstance(value, int) else leaf.numbers(value, option)
         items.append(f"{option}: {word}")
@@ -337,6 +356,10 @@ def _activation(leaf: Leaf) -> Layer:
     return Layer("Activation", f"nn::{text}{VB})" if "(" in text else f"nn::{text}({VB})")
 
 
+_USUAL_NAMES = {"ReLU": "relu", "SiLU": "silu", "GELU": "gelu", "LeakyReLU": "leaky_relu", "ReLU6": "relu6"}
+
+
 def field_name(module: g.Module) -> str:
     """A name for a child that has only a number (`0` of an nn.Sequential)."""
-    return rust.snake(module.class_name)
+    name = _USUAL_NAMES.get(module.class_name, rust.snake(module.class_name))
+    return "norm" if name.startswith("batch_norm") else re.sub(r"^(conv|conv_transpose)\d?d$", r"\1", name)

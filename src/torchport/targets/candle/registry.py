@@ -1,7 +1,7 @@
-"""The operation table's machinery: rows of text, functions under a decorator, and arguments that cannot be dropped.
+"""The operation table: rows of text, functions under a decorator, and arguments that cannot be dropped.
 
-A name is checked against `torch.ops` when it is registered, a second entry for a name raises, and an argument that
-neither the row nor the function reads must have its default, or the operation is a TODO.
+A name is checked against `torch.ops` when it is registered, a second entry for a name raises, and an argument
+that neither the row nor the function reads must have its default, or the operation is a TODO.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torchport.capture import graph as g
 from torchport.targets.candle import rust
 from torchport.targets.candle.emit import Emitter, Unsupported
+
 
 @dataclass(frozen=True)
 class Several:
@@ -131,6 +132,10 @@ def same_dtype(before: str, after: str) -> bool:
     return before == after or (before, after) == ("bool", "uint8")
 
 
+_CANDLE_CONVERTS = frozenset({"bool", "int64", "int32", "uint8"})
+"""Integers that candle makes floating point numbers of as torch does."""
+
+
 def converted(e: Emitter, arg: g.Ref, dtype: str) -> str:
     """The value converted, as an expression to continue with."""
     before = e.meta(arg).dtype
@@ -138,7 +143,7 @@ def converted(e: Emitter, arg: g.Ref, dtype: str) -> str:
         return e.receiver(arg)
     if dtype == "bool":
         return f"ops::to_bool({e.ref(arg)})?"
-    if {before, dtype} <= g.FLOATS or before in ("bool", "int64", "int32", "uint8") and dtype in g.FLOATS:
+    if dtype in g.FLOATS and (before in g.FLOATS or before in _CANDLE_CONVERTS):
         return f"{e.receiver(arg)}.to_dtype({dtype_word(dtype)})?"
     return f"ops::to_dtype({e.ref(arg)}, {dtype_word(dtype)})?"
 

@@ -30,7 +30,7 @@ class CandleTarget:
     ) -> Conversion:
         generated = writer.generate(graph, checks=checks, hints=hints)
         files = project.write_project(folder, generated, graph.name)
-        if weights is not None:
+        if weights is not None or not graph.weights:
             files["weights"] = folder / "model.safetensors"
             write_weights(graph, weights, files["weights"])
         todos = tuple(Unmapped(t.op, t.layer, t.source, t.reason) for t in generated.todos)
@@ -49,8 +49,13 @@ _WITHIN_LAYERS = frozenset({"aten.lstm.input", "aten.gru.input"})
 TARGET = CandleTarget()
 
 
-def write_weights(graph: Graph, source: Path, target: Path) -> None:
+def write_weights(graph: Graph, source: Path | None, target: Path) -> None:
     """The weights under the keys that the generated code reads, each checked against the graph."""
+    tensors = {} if source is None else _checked(graph, source)
+    write_tensors(target, tensors, {"format": "pt"})
+
+
+def _checked(graph: Graph, source: Path) -> dict[str, torch.Tensor]:
     tensors = {}
     try:
         with safetensors.safe_open(source, framework="pt") as file:
@@ -70,4 +75,4 @@ def write_weights(graph: Graph, source: Path, target: Path) -> None:
                 tensors[name] = tensor.to(_STORED_AS.get(tensor.dtype, tensor.dtype))
     except (safetensors.SafetensorError, FileNotFoundError) as error:
         raise WeightsError("TP0320", f"the weights cannot be read: {error}", where=str(source)) from error
-    write_tensors(target, tensors, {"format": "pt"})
+    return tensors

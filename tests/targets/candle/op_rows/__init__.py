@@ -1,10 +1,9 @@
-"""The table of operation rows: what is computed, on which inputs. `test_ops` proves each as a layer of one model."""
+"""Rows of operations: what is computed, on which inputs. `test_ops` proves each as a layer of one model."""
 
-from . import arithmetic, layers, neural, reduce, shape, unary
+from . import arithmetic, convolution, index, layers, norms, products, reduce, shape, sizes, unary
 from .table import Everything, Row, Table
 
-TABLES: tuple[Table, ...] = tuple(
-    module.table for module in (arithmetic, unary, reduce, shape, neural, layers)
-)
+_MODULES = (arithmetic, unary, reduce, shape, index, products, convolution, norms, layers, sizes)
+TABLES: tuple[Table, ...] = tuple(module.table for module in _MODULES)
 
 __all__ = ["TABLES", "Everything", "Row", "Table"]

@@ -1,4 +1,4 @@
-"""Rows for torch.nn layers with every option: those with a constructor in the runtime crate, and those without."""
+"""Rows for torch.nn layers with every option, whether the runtime crate has a constructor for them or not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ layer("linear_no_bias", lambda: nn.Linear(5, 4, bias=False), randn(3, 5))
 layer("linear_vector", lambda: nn.Linear(5, 4), randn(5))
 layer("linear_bfloat16", lambda: nn.Linear(64, 32).to(BF16), randn(9, 64, dtype=BF16))
 layer("linear_float64", lambda: nn.Linear(5, 4).to(F64), randn(3, 5, dtype=F64))
-layer("identity_then_linear", lambda: nn.Sequential(nn.Identity(), nn.Linear(5, 4), nn.Dropout(0.5)), randn(3, 5))
+layer(
+    "identity_then_linear",
+    lambda: nn.Sequential(nn.Identity(), nn.Linear(5, 4), nn.Dropout(0.5)),
+    randn(3, 5),
+)
 layer("bilinear", lambda: nn.Bilinear(5, 6, 4), randn(3, 5), randn(3, 6))
 layer("embedding", lambda: nn.Embedding(7, 4), ints(0, 7, 2, 3))
 layer("embedding_padding", lambda: nn.Embedding(7, 4, padding_idx=0), ints(0, 7, 2, 3))
@@ -40,8 +44,8 @@ _OPTIONS: dict[str, Callable[[int], dict]] = {
 }
 for rank, conv in _CONVS.items():
     x = randn(2, 4, *_SIZES[rank])
-    for option, make in _OPTIONS.items():
-        layer(f"conv{rank}d_{option}", lambda c=conv, o=make(rank): c(4, 8, 3, **o), x)
+    for name, option in _OPTIONS.items():
+        layer(f"conv{rank}d_{name}", lambda c=conv, o=option, r=rank: c(4, 8, 3, **o(r)), x)
     for mode in ("reflect", "replicate", "circular"):
         if (mode, rank) != ("reflect", 3):
             layer(f"conv{rank}d_{mode}", lambda c=conv, m=mode: c(4, 6, 3, padding=1, padding_mode=m), x)
@@ -50,10 +54,14 @@ for rank, conv in _CONVS.items():
     layer(f"conv{rank}d_unbatched", lambda c=conv: c(4, 6, 3), randn(4, *_SIZES[rank]))
 for rank, conv in _TRANSPOSED.items():
     x = randn(2, 4, *_SIZES[rank])
-    for option, make in _OPTIONS.items():
-        layer(f"conv_transpose{rank}d_{option}", lambda c=conv, o=make(rank): c(4, 8, 3, **o), x)
+    for name, option in _OPTIONS.items():
+        layer(f"conv_transpose{rank}d_{name}", lambda c=conv, o=option, r=rank: c(4, 8, 3, **o(r)), x)
     more = {"stride": 3, "output_padding": (2, 1, 0)[:rank], "padding": 1}
-    layer(f"conv_transpose{rank}d_output_padding", lambda c=conv, o=more: c(4, 6, (3, 2, 3)[: len(o["output_padding"])], **o), x)
+    layer(
+        f"conv_transpose{rank}d_output_padding",
+        lambda c=conv, o=more: c(4, 6, (3, 2, 3)[: len(o["output_padding"])], **o),
+        x,
+    )
 
 
 class CausalConv(nn.Module):
@@ -92,7 +100,11 @@ layer("batch_norm_no_statistics", lambda: nn.BatchNorm1d(3, track_running_stats=
 layer("local_response_norm", lambda: nn.LocalResponseNorm(3), randn(2, 6, 4, 5))
 layer("weight_norm_linear", lambda: weight_norm(nn.Linear(5, 4)), randn(3, 5))
 layer("weight_norm_conv", lambda: weight_norm(nn.Conv1d(4, 6, 3, padding=1)), randn(2, 4, 9))
-layer("weight_norm_conv_transpose", lambda: weight_norm(nn.ConvTranspose1d(4, 6, 4, 2, 1), dim=1), randn(2, 4, 9))
+layer(
+    "weight_norm_conv_transpose",
+    lambda: weight_norm(nn.ConvTranspose1d(4, 6, 4, 2, 1), dim=1),
+    randn(2, 4, 9),
+)
 layer("spectral_norm_linear", lambda: spectral_norm(nn.Linear(5, 4)), randn(3, 5))
 layer("spectral_norm_conv", lambda: spectral_norm(nn.Conv2d(3, 4, 3)), randn(2, 3, 5, 6))
 
@@ -136,14 +148,20 @@ class LastState(nn.Module):
         return self.head((last[0] if isinstance(last, tuple) else last)[-1])
 
 
-layer("lstm_initial_state", lambda: WithState(nn.LSTM(5, 4, 2)), randn(6, 3, 5), randn(2, 3, 4), randn(2, 3, 4))
+layer(
+    "lstm_initial_state", lambda: WithState(nn.LSTM(5, 4, 2)), randn(6, 3, 5), randn(2, 3, 4), randn(2, 3, 4)
+)
 layer("gru_initial_state", lambda: WithState(nn.GRU(5, 4, 2)), randn(6, 3, 5), randn(2, 3, 4))
 layer("lstm_last_state", lambda: LastState(nn.LSTM(5, 4)), randn(6, 3, 5))
 layer("gru_last_state", lambda: LastState(nn.GRU(5, 4)), randn(6, 3, 5))
 layer("lstm_cell", lambda: nn.LSTMCell(5, 4), randn(3, 5))
 layer("gru_cell", lambda: nn.GRUCell(5, 4), randn(3, 5))
 layer("rnn_tanh", lambda: nn.RNN(5, 4, num_layers=2), randn(6, 3, 5))
-layer("rnn_relu", lambda: nn.RNN(5, 4, nonlinearity="relu", bidirectional=True, batch_first=True), randn(6, 3, 5))
+layer(
+    "rnn_relu",
+    lambda: nn.RNN(5, 4, nonlinearity="relu", bidirectional=True, batch_first=True),
+    randn(6, 3, 5),
+)
 
 # activations
 _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -177,7 +195,11 @@ for name, make in _ACTIVATIONS.items():
 layer("activation_rrelu", nn.RReLU, special())
 layer("activation_glu", lambda: nn.GLU(1), randn(2, 6, 3))
 layer("activation_prelu_channels", lambda: nn.PReLU(6), randn(2, 6, 3))
-layer("activation_softmax", lambda: nn.Sequential(nn.Softmax(1), nn.LogSoftmax(-1), nn.Softmin(0)), randn(2, 6, 3))
+layer(
+    "activation_softmax",
+    lambda: nn.Sequential(nn.Softmax(1), nn.LogSoftmax(-1), nn.Softmin(0)),
+    randn(2, 6, 3),
+)
 layer("activation_softmax2d", nn.Softmax2d, randn(2, 6, 3, 4))
 layer("activation_bfloat16", lambda: nn.Sequential(nn.GELU(), nn.SiLU(), nn.Mish()), randn(4, 9, dtype=BF16))
 
@@ -195,10 +217,26 @@ layer("snake", Snake, randn(2, 4, 9))
 
 # shapes and pools as modules
 layer("flatten", lambda: nn.Sequential(nn.Flatten(), nn.Unflatten(1, (5, 4))), randn(3, 4, 5))
-layer("pixel_shuffle", lambda: nn.Sequential(nn.PixelShuffle(2), nn.PixelUnshuffle(2), nn.ReLU()), randn(2, 8, 3, 4))
-layer("pools", lambda: nn.Sequential(nn.MaxPool2d(2), nn.AvgPool2d(3, 1, 1), nn.AdaptiveAvgPool2d(2)), randn(2, 3, 9, 8))
-layer("pads", lambda: nn.Sequential(nn.ZeroPad2d(1), nn.ReflectionPad2d((1, 2, 0, 1)), nn.ReplicationPad2d(2)), randn(2, 3, 4, 5))
-layer("upsamples", lambda: nn.Sequential(nn.Upsample(scale_factor=2), nn.UpsamplingBilinear2d((7, 9))), randn(2, 3, 4, 5))
+layer(
+    "pixel_shuffle",
+    lambda: nn.Sequential(nn.PixelShuffle(2), nn.PixelUnshuffle(2), nn.ReLU()),
+    randn(2, 8, 3, 4),
+)
+layer(
+    "pools",
+    lambda: nn.Sequential(nn.MaxPool2d(2), nn.AvgPool2d(3, 1, 1), nn.AdaptiveAvgPool2d(2)),
+    randn(2, 3, 9, 8),
+)
+layer(
+    "pads",
+    lambda: nn.Sequential(nn.ZeroPad2d(1), nn.ReflectionPad2d((1, 2, 0, 1)), nn.ReplicationPad2d(2)),
+    randn(2, 3, 4, 5),
+)
+layer(
+    "upsamples",
+    lambda: nn.Sequential(nn.Upsample(scale_factor=2), nn.UpsamplingBilinear2d((7, 9))),
+    randn(2, 3, 4, 5),
+)
 layer("cosine_similarity", lambda: nn.CosineSimilarity(dim=-1), randn(4, 5), randn(4, 5))
 
 
@@ -226,10 +264,24 @@ class CrossAttention(nn.Module):
         padding = torch.arange(6).expand(2, 6) > torch.tensor([[4], [5]])
         return self.attention(q, k, v, attn_mask=mask, key_padding_mask=padding, need_weights=False)[0]
 
+
 layer("multihead_attention", lambda: SelfAttention(batch_first=True), randn(2, 5, 8))
 layer("multihead_attention_weights", lambda: SelfAttention(weights=True), randn(5, 2, 8))
-layer("multihead_attention_no_bias", lambda: SelfAttention(batch_first=True, bias=False, add_zero_attn=True), randn(2, 5, 8))
+layer(
+    "multihead_attention_no_bias",
+    lambda: SelfAttention(batch_first=True, bias=False, add_zero_attn=True),
+    randn(2, 5, 8),
+)
 layer("multihead_attention_cross", CrossAttention, randn(2, 5, 8), randn(2, 6, 4), randn(2, 6, 3))
 layer("transformer_encoder", lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), randn(2, 5, 8))
-layer("transformer_encoder_norm_first", lambda: nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", norm_first=True, batch_first=True), randn(2, 5, 8))
-layer("transformer_decoder", lambda: nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), randn(2, 5, 8), randn(2, 6, 8))
+layer(
+    "transformer_encoder_norm_first",
+    lambda: nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", norm_first=True, batch_first=True),
+    randn(2, 5, 8),
+)
+layer(
+    "transformer_decoder",
+    lambda: nn.TransformerDecoderLayer(8, 2, 16, batch_first=True),
+    randn(2, 5, 8),
+    randn(2, 6, 8),
+)

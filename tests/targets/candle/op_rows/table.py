@@ -1,4 +1,4 @@
-"""What a row is: a function or a layer with inputs made from a seed, and the model that has every row as a layer."""
+"""A row is a function or layer with inputs made from a seed; here is also the model with every row in it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,27 @@ def values(items: Any, dtype: torch.dtype | None = None) -> Maker:
 
 
 INF, NAN = float("inf"), float("nan")
-_SPECIAL = [-INF, -1e4, -7.5, -2.5, -1.5, -1.0, -0.5, -1e-6, -0.0, 0.0, 1e-6, 0.5, 1.0, 1.5, 2.5, 7.5, 1e4, INF, NAN]
+_SPECIAL = [
+    -INF,
+    -1e4,
+    -7.5,
+    -2.5,
+    -1.5,
+    -1.0,
+    -0.5,
+    -1e-6,
+    -0.0,
+    0.0,
+    1e-6,
+    0.5,
+    1.0,
+    1.5,
+    2.5,
+    7.5,
+    1e4,
+    INF,
+    NAN,
+]
 
 
 def special(dtype: torch.dtype = torch.float32) -> Maker:
@@ -72,7 +92,7 @@ class Row:
 
 @dataclass
 class Table:
-    """The rows of one kind. Each row's numbers depend on its name only, so that rows do not disturb each other."""
+    """The rows of one kind. A row's numbers depend on its name only, so that no row disturbs another."""
 
     name: str
     rows: list[Row] = field(default_factory=list)
@@ -107,24 +127,37 @@ def _train(module: nn.Module) -> None:
 
 
 class Rows(nn.Module):
-    """All rows of a table: each is called on its own inputs, and nothing that it returns goes unused."""
+    """Some rows: each is called on its own inputs, or on what is given, and all that it returns is used."""
 
     def __init__(self, rows: Sequence[Row]):
         super().__init__()
-        self.names = [row.name for row in rows]
+        self.counts = {row.name: len(row.inputs) for row in rows}
         for row in rows:
             self.add_module(row.name, row.module)
             for index, tensor in enumerate(row.inputs):
                 self.register_buffer(f"{row.name}_input_{index}", tensor)
-        self.counts = {row.name: len(row.inputs) for row in rows}
 
-    def forward(self) -> Tensor:
+    def forward(self, *given: Tensor) -> Tensor:
         parts = []
         for name, count in self.counts.items():
-            inputs = [getattr(self, f"{name}_input_{index}") for index in range(count)]
+            inputs = [getattr(self, f"{name}_input_{index}") for index in range(count)] or given
             results = pytree.tree_leaves(getattr(self, name)(*inputs))
             parts += [result.flatten() for result in results if isinstance(result, Tensor)]
         return torch.cat(parts).to(torch.bfloat16)
+
+
+class Parts(nn.Module):
+    """All rows of a table, a few to a part: rustc takes the square of a struct's number of fields for it."""
+
+    size = 16
+
+    def __init__(self, rows: Sequence[Row]):
+        super().__init__()
+        for start in range(0, len(rows), self.size):
+            self.add_module(f"part_{start // self.size}", Rows(rows[start : start + self.size]))
+
+    def forward(self, *given: Tensor) -> Tensor:
+        return torch.cat([part(*given) for part in self.children()])
 
 
 class Everything(nn.Module):
@@ -133,7 +166,7 @@ class Everything(nn.Module):
     def __init__(self, tables: Sequence[Table]):
         super().__init__()
         for table in tables:
-            self.add_module(table.name, Rows(table.rows))
+            self.add_module(table.name, Parts(table.rows))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        return (x + 1, *(rows() for rows in self.children()))
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([parts(x) if name == "sizes" else parts() for name, parts in self.named_children()])

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 
 from torchport.capture import graph as g
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.registry import Args, cast, converted, dtype_word, number, op, register, same_dtype
+from torchport.targets.candle.registry import (
+    Args,
+    cast,
+    converted,
+    dtype_word,
+    number,
+    op,
+    register,
+    same_dtype,
+)
 
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _OF_BOOLS = {"add": "logical_or", "mul": "logical_and"}
@@ -110,8 +121,8 @@ _FUNCTIONS = {
 }
 for _name, _ops in _FUNCTIONS.items():
     for _op in _ops:
-        register(f"aten.{_op}", lambda e, a, _name=_name: _function(e, a, _name))
-register("aten.pow.Tensor_Tensor", lambda e, a: _function(e, a, "pow", "exponent"))
+        register(f"aten.{_op}", partial(_function, name=_name))
+register("aten.pow.Tensor_Tensor", partial(_function, name="pow", right="exponent"))
 
 
 @op("aten.rsub.Scalar")
@@ -121,7 +132,7 @@ def rsub(e: Emitter, a: Args) -> str:
 
 def common_dtype(e: Emitter, *args: g.Arg) -> str:
     """torch's promotion, which looks at ranks and at whether an operand is a number."""
-    operands = [
+    operands: list[Any] = [
         torch.empty((1,) * e.meta(arg).rank, dtype=getattr(torch, e.meta(arg).dtype), device="meta")
         if isinstance(arg, g.Ref)
         else 1
@@ -174,4 +185,3 @@ for _word, _side in (("left", "l"), ("right", "r")):
 def bitwise_not(e: Emitter, a: Args) -> str:
     name = "logical_not" if e.meta(a["self"]).dtype == "bool" else "bitwise_not"
     return f"ops::{name}({e.ref(a['self'])})?"
-

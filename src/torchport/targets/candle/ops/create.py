@@ -26,7 +26,9 @@ def _filled(e: Emitter, shape: Sequence[g.Dim], value: g.Arg, dtype: str, device
     if dtype == "bool" and not isinstance(value, g.Sym):
         value = bool(value)
     if value in (0, 1):
-        return f"Tensor::{'ones' if value else 'zeros'}({e.shape(shape) if shape else '()'}, {word}, {device})?"
+        return (
+            f"Tensor::{'ones' if value else 'zeros'}({e.shape(shape) if shape else '()'}, {word}, {device})?"
+        )
     return f"ops::full({e.sizes_list(shape)}, {number(e, value, 'fill')}, {word}, {device})?"
 
 

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from torchport.capture import graph as g
 from torchport.targets.candle.emit import Emitter, Unsupported
-from torchport.targets.candle.registry import Args, cast, converted, dtype_word, named, number, op, rows, same_dtype
+from torchport.targets.candle.registry import (
+    Args,
+    cast,
+    converted,
+    dtype_word,
+    named,
+    number,
+    op,
+    rows,
+    same_dtype,
+)
 
-_FLOAT_UNARY = (
-    "exp exp2 expm1 log log1p log2 log10 sin cos tan asin acos atan sinh cosh asinh acosh atanh rsqrt sqrt reciprocal "
-    "sigmoid tanh erf erfc"
-).split()
-_SAME_UNARY = (
-    "relu silu mish hardswish hardsigmoid log_sigmoid floor ceil trunc round sign abs neg logical_not isnan isinf "
-    "isfinite isposinf isneginf signbit"
-).split()
+_FLOAT_UNARY = """
+    exp exp2 expm1 log log1p log2 log10 sin cos tan asin acos atan sinh cosh asinh acosh atanh rsqrt sqrt
+    reciprocal sigmoid tanh erf erfc
+"""
+_SAME_UNARY = """
+    relu silu mish hardswish hardsigmoid log_sigmoid floor ceil trunc round sign abs neg logical_not
+    isnan isinf isfinite isposinf isneginf signbit
+"""
 
-rows({f"aten.{name}.default": f"ops::{name}({{self}})?" for name in _FLOAT_UNARY}, promote=True)
-rows({f"aten.{name}.default": f"ops::{name}({{self}})?" for name in _SAME_UNARY})
+rows({f"aten.{name}.default": f"ops::{name}({{self}})?" for name in _FLOAT_UNARY.split()}, promote=True)
+rows({f"aten.{name}.default": f"ops::{name}({{self}})?" for name in _SAME_UNARY.split()})
 rows(
     {
         "aten.elu.default": "ops::elu({self}, {alpha:f64}, {scale:f64}, {input_scale:f64})?",
@@ -120,9 +130,9 @@ def masked_fill_tensor(e: Emitter, a: Args) -> str:
     return f"ops::where_cond({e.ref(a['mask'])}, {value}, {e.ref(a['self'])})?"
 
 
-@op("aten._to_copy.default", "aten.to.dtype", "aten.type_as.default")
+@op("aten._to_copy.default", "aten.type_as.default")
 def to_copy(e: Emitter, a: Args) -> str:
-    for name in ("dtype", "other", "copy"):
+    for name in ("dtype", "other"):
         if name in a.values:
             a[name]
     dtype_word(a.output.dtype)

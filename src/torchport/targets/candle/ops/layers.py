@@ -1,9 +1,11 @@
-"""Operations that are whole layers: linear algebra, convolution, pooling, normalisation, attention."""
+"""Operations that are whole layers: linear algebra, attention, normalisation, convolution."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
+
+import torch
 
 from torchport.capture import graph as g
 from torchport.targets.candle import rust
@@ -68,7 +70,8 @@ def trilinear(e: Emitter, a: Args) -> str:
 def cdist(e: Emitter, a: Args) -> str:
     a["compute_mode"]  # by products of matrices or not
     rank = e.meta(a["x1"]).rank
-    pairs = f"&ops::sub(&{e.receiver(a['x1'])}.unsqueeze({rank - 1})?, &{e.receiver(a['x2'])}.unsqueeze({rank - 2})?)?"
+    rows, columns = e.receiver(a["x1"]), e.receiver(a["x2"])
+    pairs = f"&ops::sub(&{rows}.unsqueeze({rank - 1})?, &{columns}.unsqueeze({rank - 2})?)?"
     return f"ops::norm({pairs}, {rust.float_literal(float(a['p']))}, &[{rank}], false)?"
 
 
@@ -101,7 +104,9 @@ def sdpa(e: Emitter, a: Args) -> str:
     query, key, value = (e.ref(a[name]) for name in ("query", "key", "value"))
     mask = "None" if a["attn_mask"] is None else f"Some({e.ref(a['attn_mask'])})"
     width = e.meta(a["query"]).shape[-1]
-    usual = a["scale"] is None or (isinstance(width, int) and math.isclose(a["scale"], width**-0.5, rel_tol=1e-15))
+    usual = a["scale"] is None or (
+        isinstance(width, int) and math.isclose(a["scale"], width**-0.5, rel_tol=1e-15)
+    )
     scale = "None" if usual else f"Some({e.slot(a['scale'], 'scale', 'f64')})"
     causal, grouped = ("true" if a[name] else "false" for name in ("is_causal", "enable_gqa"))
     return f"ops::sdpa({query}, {key}, {value}, {mask}, {causal}, {scale}, {grouped})?"
@@ -112,17 +117,18 @@ def layer_norm(e: Emitter, a: Args) -> str:
     a["cudnn_enable"]
     rank = len(a["normalized_shape"])
     weight, bias = (_optional(e, a[name]) for name in ("weight", "bias"))
-    return f"ops::layer_norm({e.ref(a['input'])}, {rank}, {weight}, {bias}, {e.slot(a['eps'], 'eps', 'f64')})?"
+    return (
+        f"ops::layer_norm({e.ref(a['input'])}, {rank}, {weight}, {bias}, {e.slot(a['eps'], 'eps', 'f64')})?"
+    )
 
 
 @op("aten.rms_norm.default")
 def rms_norm(e: Emitter, a: Args) -> str:
     rank, eps = len(a["normalized_shape"]), a["eps"]
     if eps is None:
-        eps = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}[
-            e.meta(a["input"]).dtype
-        ]
-    return f"ops::rms_norm({e.ref(a['input'])}, {rank}, {_optional(e, a['weight'])}, {e.slot(eps, 'eps', 'f64')})?"
+        eps = torch.finfo(getattr(torch, e.meta(a["input"]).dtype)).eps
+    weight, number = _optional(e, a["weight"]), e.slot(eps, "eps", "f64")
+    return f"ops::rms_norm({e.ref(a['input'])}, {rank}, {weight}, {number})?"
 
 
 @op("aten.group_norm.default")
@@ -176,7 +182,7 @@ def per_axis(value: Any, count: int) -> list[int]:
     return items * count if len(items) == 1 else items
 
 
-def _list(e: Emitter, values: list[int], role: str) -> str:
+def numbers(e: Emitter, values: list[int], role: str) -> str:
     return f"&[{', '.join(e.slot(value, role) for value in values)}]"
 
 
@@ -184,7 +190,7 @@ def _list(e: Emitter, values: list[int], role: str) -> str:
 def conv(e: Emitter, a: Args) -> str:
     axes_count = e.meta(a["weight"]).rank - 2
     stride, padding, dilation = (
-        _list(e, per_axis(a[name], axes_count), name) for name in ("stride", "padding", "dilation")
+        numbers(e, per_axis(a[name], axes_count), name) for name in ("stride", "padding", "dilation")
     )
     groups = e.slot(a["groups"], "groups")
     head = f"{e.ref(a['input'])}, {e.ref(a['weight'])}, {_optional(e, a['bias'])}"
@@ -193,9 +199,11 @@ def conv(e: Emitter, a: Args) -> str:
 
 @op("aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding")
 def conv_padding(e: Emitter, a: Args) -> str:
-    kernel = e.meta(a["weight"]).shape[2:]
+    kernel = [size for size in e.meta(a["weight"]).shape[2:] if isinstance(size, int)]
+    if len(kernel) != e.meta(a["weight"]).rank - 2:
+        raise Unsupported("its kernel has a free size")
     stride, dilation = (per_axis(a[name], len(kernel)) for name in ("stride", "dilation"))
-    total = [d * (int(k) - 1) if a["padding"] == "same" else 0 for d, k in zip(dilation, kernel, strict=True)]
+    total = [d * (k - 1) if a["padding"] == "same" else 0 for d, k in zip(dilation, kernel, strict=True)]
     x = e.ref(a["input"])
     if any(t % 2 for t in total):
         widths = [w for t in reversed(total) for w in (t // 2, t - t // 2)]
@@ -209,84 +217,9 @@ def conv_padding(e: Emitter, a: Args) -> str:
 def conv_transpose(e: Emitter, a: Args) -> str:
     count = e.meta(a["weight"]).rank - 2
     stride, padding, output_padding, dilation = (
-        _list(e, per_axis(a[name], count), name)
+        numbers(e, per_axis(a[name], count), name)
         for name in ("stride", "padding", "output_padding", "dilation")
     )
     groups = e.slot(a["groups"], "groups")
     head = f"{e.ref(a['input'])}, {e.ref(a['weight'])}, {_optional(e, a['bias'])}"
     return f"ops::conv_transpose({head}, {stride}, {padding}, {output_padding}, {groups}, {dilation})?"
-
-
-def _pool_axes(e: Emitter, a: Args) -> tuple[str, str, str]:
-    count = int(a.node.op.split("pool")[1][0])
-    kernel = per_axis(a["kernel_size"], count)
-    stride = per_axis(a["stride"], count) if a["stride"] else kernel
-    padding = per_axis(a["padding"], count)
-    return _list(e, kernel, "kernel_size"), _list(e, stride, "stride"), _list(e, padding, "padding")
-
-
-@op("aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default")
-def max_pool(e: Emitter, a: Args) -> str:
-    kernel, stride, padding = _pool_axes(e, a)
-    dilation = _list(e, per_axis(a["dilation"], kernel.count(",") + 1), "dilation")
-    ceil = "true" if a["ceil_mode"] else "false"
-    return f"ops::max_pool({e.ref(a['self'])}, {kernel}, {stride}, {padding}, {dilation}, {ceil})?"
-
-
-@op("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
-def max_pool_with_indices(e: Emitter, a: Args) -> list[str]:
-    _refuse_indices(e, a)
-    return [max_pool(e, a)]
-
-
-def _refuse_indices(e: Emitter, a: Args) -> None:
-    if used(a, e, 1):
-        raise Unsupported("its indices are read")
-
-
-@op("aten.adaptive_max_pool1d.default", "aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
-def adaptive_max_pool(e: Emitter, a: Args) -> list[str]:
-    _refuse_indices(e, a)
-    return [f"ops::adaptive_max_pool({e.ref(a['self'])}, {e.sizes_list(a['output_size'])})?"]
-
-
-@op("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
-def avg_pool(e: Emitter, a: Args) -> str:
-    kernel, stride, padding = _pool_axes(e, a)
-    ceil, count_pad = ("true" if a[name] else "false" for name in ("ceil_mode", "count_include_pad"))
-    divisor = a["divisor_override"] if "divisor_override" in a.values else None
-    override = "None" if divisor is None else f"Some({divisor})"
-    head = f"{e.ref(a['self'])}, {kernel}, {stride}, {padding}"
-    return f"ops::avg_pool({head}, {ceil}, {count_pad}, {override})?"
-
-
-@op("aten.adaptive_avg_pool1d.default", "aten.adaptive_avg_pool2d.default", "aten.adaptive_avg_pool3d.default")
-def adaptive_avg_pool(e: Emitter, a: Args) -> str:
-    return f"ops::adaptive_avg_pool({e.ref(a['self'])}, {e.sizes_list(a['output_size'])})?"
-
-
-def _output_size(e: Emitter, a: Args, count: int) -> tuple[str, str]:
-    a["output_size"]
-    factors = a["scale_factors"]
-    scales = ["None"] * count if factors is None else [f"Some({float(f)!r})" for f in factors]
-    return e.sizes_list(a.output.shape[-count:]), f"&[{', '.join(scales)}]"
-
-
-@op("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
-def upsample_nearest(e: Emitter, a: Args) -> str:
-    size, scales = _output_size(e, a, a.output.rank - 2)
-    return f"ops::upsample_nearest({e.ref(a['input'])}, {size}, {scales})?"
-
-
-@op("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_trilinear3d.vec")
-def upsample_linear(e: Emitter, a: Args) -> str:
-    size, scales = _output_size(e, a, a.output.rank - 2)
-    corners = "true" if a["align_corners"] else "false"
-    return f"ops::upsample_linear({e.ref(a['input'])}, {size}, {corners}, {scales})?"
-
-
-@op("aten.upsample_bicubic2d.vec")
-def upsample_bicubic(e: Emitter, a: Args) -> str:
-    size, scales = _output_size(e, a, 2)
-    corners = "true" if a["align_corners"] else "false"
-    return f"ops::upsample_bicubic({e.ref(a['input'])}, {size}, {corners}, {scales})?"

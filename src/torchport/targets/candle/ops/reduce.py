@@ -35,7 +35,9 @@ def _fold(e: Emitter, a: Args, name: str) -> str:
     for argument in ("keepdim", "dtype"):
         if argument in a.values:
             a[argument]
-    return _as_wide(f"ops::{name}({cast(e, a['self'], a.output.dtype)}, &{dims}, {keep})?", name, a.output.dtype)
+    return _as_wide(
+        f"ops::{name}({cast(e, a['self'], a.output.dtype)}, &{dims}, {keep})?", name, a.output.dtype
+    )
 
 
 def _as_wide(text: str, name: str, dtype: str) -> str:

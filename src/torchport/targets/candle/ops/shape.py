@@ -46,19 +46,6 @@ def _flattened(before: tuple[g.Dim, ...], after: tuple[g.Dim, ...]) -> tuple[int
     return (first, last) if kept == 0 or before[last + 1 :] == after[first + 1 :] else None
 
 
-@op("aten.flatten.using_ints")
-def flatten(e: Emitter, a: Args) -> str:
-    rank = e.meta(a["self"]).rank
-    start, end = axis(a["start_dim"], rank), axis(a["end_dim"], rank)
-    return f"{e.receiver(a['self'])}.flatten({start}, {end})?"
-
-
-@op("aten.unflatten.int")
-def unflatten(e: Emitter, a: Args) -> str:
-    a["dim"], a["sizes"]
-    return f"{e.receiver(a['self'])}.reshape({e.shape(a.output.shape)})?"
-
-
 @op("aten.permute.default")
 def permute(e: Emitter, a: Args) -> str:
     dims = axes(e, a["self"], a["dims"])
@@ -82,23 +69,9 @@ def transpose(e: Emitter, a: Args) -> str:
     return f"{e.receiver(a['self'])}.transpose({first}, {second})?"
 
 
-@op("aten.t.default", "aten.numpy_T.default")
+@op("aten.t.default")
 def t(e: Emitter, a: Args) -> str:
-    rank = e.meta(a["self"]).rank
-    if rank < 2:
-        return f"{e.receiver(a['self'])}.clone()"
-    if rank > 2:
-        raise Unsupported("the tensor has more than two axes")
-    return f"{e.receiver(a['self'])}.t()?"
-
-
-@op("aten.movedim.int")
-def movedim(e: Emitter, a: Args) -> str:
-    rank = e.meta(a["self"]).rank
-    source, goal = axis(a["source"], rank), axis(a["destination"], rank)
-    order = [i for i in range(rank) if i != source]
-    order.insert(goal, source)
-    return f"{e.receiver(a['self'])}.permute(({', '.join(map(str, order))}))?"
+    return f"{e.receiver(a['self'])}.{'t()?' if e.meta(a['self']).rank == 2 else 'clone()'}"
 
 
 @op("aten.unsqueeze.default")
@@ -130,7 +103,8 @@ def expand(e: Emitter, a: Args) -> str:
     before, after = e.meta(a["self"]).shape, a.output.shape
     grown = [1] * (len(after) - len(before)) + list(before)
     words = [
-        e.size(new, "repeat" if old == 1 and new != 1 else "size") for old, new in zip(grown, after, strict=True)
+        e.size(new, "repeat" if old == 1 and new != 1 else "size")
+        for old, new in zip(grown, after, strict=True)
     ]
     return f"{e.receiver(a['self'])}.broadcast_as({e.tuple(words)})?"
 
@@ -169,11 +143,9 @@ def _pieces(e: Emitter, a: Args, dim: int) -> list[str]:
     "aten.split.Tensor",
     "aten.unsafe_split.Tensor",
     "aten.split_with_sizes.default",
-    "aten.chunk.default",
-    "aten.split.sizes",
 )
 def split(e: Emitter, a: Args) -> list[str]:
-    for name in ("split_size", "split_sizes", "chunks"):
+    for name in ("split_size", "split_sizes"):
         if name in a.values:
             a[name]
     return _pieces(e, a, axis(a["dim"], e.meta(a["self"]).rank))

@@ -1,0 +1,39 @@
+"""One try at torch.export: the model is left as it was, and whatever goes wrong is an error with a code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from torchport.capture import export, state, symbols
+from torchport.capture.manifest import must_be_typed
+from torchport.capture.source import user_line
+from torchport.errors import CaptureError, TorchportError
+
+
+def attempt(
+    model: torch.nn.Module,
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    *,
+    name: str,
+    wish: symbols.Wish | None,
+    decompose: export.Decompose | None,
+) -> export.Exported:
+    inputs = state.copied((args, dict(kwargs)))
+    try:
+        with state.quiet():
+            exported = export.export(model, *inputs, name=name, wish=wish, decompose=decompose)
+    except TorchportError:
+        raise
+    except Exception as error:  # after the export itself, torch fails on some graphs in ways of its own
+        said = (str(error).strip().splitlines() or [""])[0]
+        raise CaptureError(
+            "TP0202",
+            f"the graph that torch.export made cannot be used: {type(error).__name__}: {said}",
+            where=user_line(error),
+        ) from error
+    must_be_typed(exported.graph)
+    return exported
