@@ -1,7 +1,7 @@
 """How long a port takes once candle is built, and what a 7B model on `meta` costs: `make bench`.
 
-Prints what each step took, and exits 1 when a promise does not hold: an unchanged model's Rust is rebuilt in under 5 s of
-CPU, a second port of resnet18 takes under 30 s, a Llama of 7B shape becomes Rust in under 60 s and 2 GB.
+Prints what each step took, and exits 1 when a promise does not hold: an unchanged model's Rust is rebuilt in under
+5 s of CPU, a second port of resnet18 takes under 30 s, a Llama of 7B shape becomes Rust in under 60 s and 2 GB.
 """
 
 from __future__ import annotations

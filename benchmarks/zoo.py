@@ -166,7 +166,15 @@ _text("Qwen2ForCausalLM", "qwen2", num_key_value_heads=2)
 _text("GemmaForCausalLM", "gemma", num_key_value_heads=2, head_dim=16)
 _text("Gemma2ForCausalLM", "gemma2", num_key_value_heads=2, head_dim=16)
 _text("PhiForCausalLM", "phi")
-_text("ModernBertModel", "modernbert", pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2)
+_text(
+    "ModernBertModel",
+    "modernbert",
+    pad_token_id=0,
+    bos_token_id=1,
+    eos_token_id=2,
+    cls_token_id=1,
+    sep_token_id=2,
+)
 
 
 @entry
@@ -223,15 +231,32 @@ def _timm(name: str, *, proven: bool = False, size: int = 224) -> None:
 
 for _name in ("resnet18", "mobilenet_v3_small", "vit_b_16", "convnext_tiny", "swin_t"):
     _torchvision(_name, proven=True)
-for _name in (
-    "efficientnet_b0 swin_v2_t densenet121 googlenet shufflenet_v2_x1_0 squeezenet1_0 regnet_y_400mf "
-    "maxvit_t mnasnet0_5 vgg11 alexnet"
-).split():
+for _name in [
+    "efficientnet_b0",
+    "swin_v2_t",
+    "densenet121",
+    "googlenet",
+    "shufflenet_v2_x1_0",
+    "squeezenet1_0",
+    "regnet_y_400mf",
+    "maxvit_t",
+    "mnasnet0_5",
+    "vgg11",
+    "alexnet",
+]:
     _torchvision(_name)
 _timm("mixer_s32_224", proven=True)
 _timm("mobilevit_xxs", proven=True, size=256)
-for _name in (
-    "mobilenetv4_conv_small vit_tiny_patch16_224 convnextv2_atto levit_128s xcit_nano_12_p16_224 repvgg_a0 "
-    "eva02_tiny_patch14_224 poolformerv2_s12 ghostnetv2_100 hiera_tiny_224"
-).split():
+for _name in [
+    "mobilenetv4_conv_small",
+    "vit_tiny_patch16_224",
+    "convnextv2_atto",
+    "levit_128s",
+    "xcit_nano_12_p16_224",
+    "repvgg_a0",
+    "eva02_tiny_patch14_224",
+    "poolformerv2_s12",
+    "ghostnetv2_100",
+    "hiera_tiny_224",
+]:
     _timm(_name)

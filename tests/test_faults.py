@@ -12,8 +12,8 @@ import safetensors.torch
 import torch
 import zoo
 
-from torchport.port import port as make_port
-from torchport.port import Port
+from torchport.pipeline import Port
+from torchport.pipeline import port as make_port
 from torchport.report.model import Report
 
 Fault = Callable[[Path], None]
@@ -158,7 +158,9 @@ class TestNeverPasses:
         assert_caught(broken(bert, fault), "pooler")
 
     def test_an_empty_tensor(self, bert: Port, broken: Callable[[Port, Fault], Report]) -> None:
-        fault = in_source("BertPooler", r"ops::select\((\w+), 1, 0\)\?", r"ops::select(\1, 1, 0)?.narrow(0, 0, 0)?")
+        fault = in_source(
+            "BertPooler", r"ops::select\((\w+), 1, 0\)\?", r"ops::select(\1, 1, 0)?.narrow(0, 0, 0)?"
+        )
         assert_caught(broken(bert, fault), "pooler")
 
     def test_a_missing_layer(self, bert: Port, broken: Callable[[Port, Fault], Report]) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 import torchport
 from torchport import Port, TorchportError
-from torchport.port import codegen, record_spec, safe_name
+from torchport.pipeline import codegen, record_spec, safe_name
 from torchport.targets import base
 
 from . import echo_target
@@ -53,7 +53,7 @@ def test_every_public_name_is_there_and_nothing_else_is() -> None:
 
 
 def test_port_is_the_function_though_a_module_has_that_name() -> None:
-    assert "torchport.port" in sys.modules and inspect.isfunction(torchport.port)
+    assert "torchport.pipeline" in sys.modules and inspect.isfunction(torchport.port)
 
 
 # Porting

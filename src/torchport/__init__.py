@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchport.capture.recorder import Capture, GoldenRecorder, record
     from torchport.errors import TorchportError
-    from torchport.port import Port, port
+    from torchport.pipeline import Port, port
     from torchport.report.model import Report
 
 __version__ = "0.1.0"
@@ -21,8 +19,8 @@ _HOMES = {
     "GoldenRecorder": "torchport.capture.recorder",
     "record": "torchport.capture.recorder",
     "TorchportError": "torchport.errors",
-    "Port": "torchport.port",
-    "port": "torchport.port",
+    "Port": "torchport.pipeline",
+    "port": "torchport.pipeline",
     "Report": "torchport.report.model",
 }
 
@@ -34,13 +32,3 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
-
-
-class _Package(ModuleType):
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Keeps `torchport.port` the function: an import of the module of that name would replace it."""
-        if not (name in __all__ and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

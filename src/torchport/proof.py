@@ -6,6 +6,7 @@ In: a directory that holds a capture and a target's project. Out: a report.
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ class Port:
     model: torch.nn.Module | None = None
     capture: Capture | None = None
     conversion: Conversion | None = None
+    checked: Conversion | None = None
+    """The same code with checks in it, where `conversion` is without: what ships cannot be watched."""
     progress: Progress = quiet
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -53,7 +56,28 @@ class Port:
         name = _only_port(folder)
         files = {"weights": folder / "rust" / "model.safetensors"}
         conversion = Conversion(folder / "rust", files, (), {"name": name})
-        return cls(name, find_target(target), folder, conversion=conversion)
+        watched = folder / "checked"
+        files = {"weights": watched / "model.safetensors"}
+        checked = Conversion(watched, files, (), {"name": name}) if watched.is_dir() else None
+        return cls(name, find_target(target), folder, conversion=conversion, checked=checked)
+
+    def convert(self, weights: Path | None, checks: str, hints: dict[str, Any]) -> None:
+        """Writes the project, and beside one without checks the same with them, for the proof."""
+        assert self.capture is not None
+        shutil.rmtree(self.folder / "checked", ignore_errors=True)
+        graph = self.capture.graph
+        self.conversion = self.target.convert(
+            graph, weights, self.folder / "rust", checks=checks, hints=hints
+        )
+        if checks == "none":
+            place = self.folder / "checked"
+            self.checked = self.target.convert(graph, weights, place, checks="layers", hints=hints)
+
+    @property
+    def _watched(self) -> Conversion:
+        watched = self.checked or self.conversion
+        assert watched is not None
+        return watched
 
     @property
     def captures(self) -> Path:
@@ -78,7 +102,7 @@ class Port:
             name = self._record_again(given, kwargs or {})
         graph = self._look_at_files(name)
         with self.timed("build", "building the port"):
-            program = self.target.build(self.conversion, self.progress)
+            program = self.target.build(self._watched, self.progress)
         return self._compare(name, graph, program, rule)
 
     def _record_again(self, args: tuple, kwargs: Mapping[str, Any]) -> str:
@@ -144,7 +168,7 @@ class Port:
         graph, _ = read_manifest(self._capture_file("manifest.json", name))
         check_trace(self._capture_file("trace.safetensors", name), make_plan(graph))
         check_truth(self._capture_file("truth.safetensors", name))
-        if (weights := self.conversion.files.get("weights")) is not None:
+        if (weights := self._watched.files.get("weights")) is not None:
             check_weights(weights, graph)
         return graph
 
@@ -156,7 +180,7 @@ class Port:
         stopped: list[str] = []
         with self.timed("run", "running the port"):
             for mode, path in records.items():
-                complaint = self.target.run(self.conversion, program, trace, mode, path)
+                complaint = self.target.run(self._watched, program, trace, mode, path)
                 stopped += [complaint] if complaint else []
         if left := _TODO.search("\n".join(stopped)):
             return self._unsupported([Todo(op=left.group("op"), layer=self.name, reason=left.group("text"))])

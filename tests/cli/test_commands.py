@@ -21,9 +21,7 @@ def report(status: str) -> Report:
     return Report(status=status, target="candle", model="Net", todos=todos)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("status", "code"), [("pass", 0), ("fail", 1), ("unsupported", 2), ("error", 2)]
-)
+@pytest.mark.parametrize(("status", "code"), [("pass", 0), ("fail", 1), ("unsupported", 2), ("error", 2)])
 @pytest.mark.parametrize("command", [("port", "m.py:net", "--to", "candle"), ("check", "d", "m:n")])
 def test_exit_codes_follow_the_status(
     torchport: Torchport, behind: Behind, command: tuple[str, ...], status: str, code: int
@@ -55,9 +53,7 @@ def test_port_hands_every_option_on(torchport: Torchport, behind: Behind) -> Non
     }
 
 
-def test_port_has_defaults_for_all_but_the_model_and_the_target(
-    torchport: Torchport, behind: Behind
-) -> None:
+def test_port_has_defaults_for_all_but_the_model_and_the_target(torchport: Torchport, behind: Behind) -> None:
     behind.result = report("pass")
     torchport("port", "m.py:net", "--to", "candle")
     assert behind.options.pop("checks") == "layers"
@@ -105,9 +101,7 @@ def test_record_of_a_script_as_json(torchport: Torchport, behind: Behind) -> Non
     }
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("m.py:net", "--script", "r.py"), ("--script", "r.py", "--ops")]
-)
+@pytest.mark.parametrize("options", [(), ("m.py:net", "--script", "r.py"), ("--script", "r.py", "--ops")])
 def test_record_wants_one_thing_to_record(
     torchport: Torchport, behind: Behind, options: tuple[str, ...]
 ) -> None:
@@ -147,9 +141,7 @@ def test_no_command_shows_the_help(torchport: Torchport) -> None:
         assert f"\n  {command}" in answer.stdout
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--version"], ["--help"], ["explain", "TP0203"], ["port", "--help"]]
-)
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["explain", "TP0203"], ["port", "--help"]])
 def test_what_needs_no_torch_does_not_import_it(arguments: list[str]) -> None:
     heavy = {"torch", "numpy", "rich.console"}
     script = f"""

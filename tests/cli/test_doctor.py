@@ -45,9 +45,7 @@ def test_a_healthy_machine(torchport: Torchport, tools: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["cargo", "rustc", "rustfmt"])
-def test_a_missing_tool_is_named_with_the_way_to_get_it(
-    torchport: Torchport, tools: Path, tool: str
-) -> None:
+def test_a_missing_tool_is_named_with_the_way_to_get_it(torchport: Torchport, tools: Path, tool: str) -> None:
     (tools / tool).unlink()
     code, findings = found(torchport)
     assert code == 1

@@ -53,9 +53,7 @@ def test_errors_match_torch(dtype: torch.dtype) -> None:
     assert metrics.golden_dtype == str(dtype).removeprefix("torch.")
 
 
-@pytest.mark.parametrize(
-    "dtype", FLOATS + COMPLEX + [torch.int64, torch.bool, torch.uint8], ids=str
-)
+@pytest.mark.parametrize("dtype", FLOATS + COMPLEX + [torch.int64, torch.bool, torch.uint8], ids=str)
 def test_mismatches_match_torch_isclose_with_assert_close_defaults(dtype: torch.dtype) -> None:
     if dtype.is_floating_point or dtype.is_complex:
         golden, candidate = nearby(dtype, 400)
@@ -97,9 +95,7 @@ def test_nan_and_inf_are_compared_by_position(both: list[tuple[float, float]], c
     assert metrics.nan_candidate == nan_candidate.sum()
     assert metrics.nan_mismatches == (nan_golden ^ nan_candidate).sum()
     assert metrics.inf_mismatches == (infinite & (golden != candidate)).sum()
-    close = torch.isclose(
-        candidate.double(), golden.double(), rtol=1.3e-6, atol=1e-5, equal_nan=True
-    )
+    close = torch.isclose(candidate.double(), golden.double(), rtol=1.3e-6, atol=1e-5, equal_nan=True)
     assert metrics.mismatch_pct == pytest.approx(100 * (~close).double().mean().item())
 
 
@@ -135,9 +131,7 @@ def test_integers_are_exact_where_floats_are_not(base: int) -> None:
 @pytest.mark.parametrize(
     ("golden", "candidate"), [(torch.int8, torch.int16), (torch.int64, torch.uint32)], ids=str
 )
-def test_integers_of_different_widths_compare_by_value(
-    golden: torch.dtype, candidate: torch.dtype
-) -> None:
+def test_integers_of_different_widths_compare_by_value(golden: torch.dtype, candidate: torch.dtype) -> None:
     numbers = torch.tensor([0, 1, 100])
     assert compare(numbers.to(golden), numbers.to(candidate)).mismatch_pct == 0.0
     assert compare(numbers.to(golden) - 1, numbers.to(candidate)).mismatch_pct == 100.0
@@ -161,9 +155,7 @@ def test_bool_may_be_written_as_uint8_but_only_as_zero_and_one() -> None:
     ],
     ids=str,
 )
-def test_dtypes_of_another_class_are_incomparable(
-    golden: torch.dtype, candidate: torch.dtype
-) -> None:
+def test_dtypes_of_another_class_are_incomparable(golden: torch.dtype, candidate: torch.dtype) -> None:
     metrics = compare(torch.ones(3, dtype=golden), torch.ones(3, dtype=candidate))
     assert metrics.incomparable is not None and "dtype" in metrics.incomparable
     assert metrics.mismatch_pct == 100.0
@@ -190,9 +182,7 @@ def test_scalar_worst_index_is_the_empty_index() -> None:
     assert compare(torch.tensor(1.0), torch.tensor(2.0)).worst_index == ()
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.complex32], ids=str
-)
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.complex32], ids=str)
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
 def test_dtypes_that_numpy_lacks(dtype: torch.dtype) -> None:
     golden = torch.tensor([0.5, 1.0, -2.0]).to(dtype)

@@ -117,9 +117,7 @@ def test_a_truth_with_a_gap_is_not_used() -> None:
     st.floats(0, 1),
     st.floats(0, 10),
 )
-def test_fixed_agrees_with_torch_allclose(
-    both: list[tuple[float, float]], rtol: float, atol: float
-) -> None:
+def test_fixed_agrees_with_torch_allclose(both: list[tuple[float, float]], rtol: float, atol: float) -> None:
     golden, candidate = torch.tensor(both, dtype=torch.float64).T
     verdict = Fixed(rtol, atol).judge(compare(golden, candidate, rtol=rtol, atol=atol))
     assert verdict.passed == torch.allclose(candidate, golden, rtol=rtol, atol=atol)

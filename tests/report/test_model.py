@@ -85,9 +85,7 @@ def test_passed_is_the_status() -> None:
 
 
 def test_a_port_with_todos_does_not_pass() -> None:
-    proven = Parity(
-        passed=True, rule="", layers=(), first_divergence=None, outputs=None, compared=1
-    )
+    proven = Parity(passed=True, rule="", layers=(), first_divergence=None, outputs=None, compared=1)
     assert report_of(proven).status == "pass"
     assert report_of(proven, todos=(TODO,)).status == "fail"
 

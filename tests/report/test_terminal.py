@@ -58,9 +58,7 @@ def test_files_and_seconds_come_last() -> None:
 
 def test_unsupported_lists_the_first_todos_and_counts_the_rest() -> None:
     text = shown(unsupported())
-    assert lines(unsupported())[0] == (
-        "UNSUPPORTED  Net to candle: 12 operations that nothing maps"
-    )
+    assert lines(unsupported())[0] == ("UNSUPPORTED  Net to candle: 12 operations that nothing maps")
     assert text.count(TODO.op) == 10 and "and 2 more" in text
 
 

@@ -152,7 +152,9 @@ def _functionalise(
         return program
     table = torch.export.default_decompositions()
     unwanted = {n.target for n in program.graph.nodes if n.op == "call_function"}
-    chosen = {op: table[op] for op in unwanted if op in table and str(op) not in HANDLED and decompose(str(op))}
+    chosen = {
+        op: table[op] for op in unwanted if op in table and str(op) not in HANDLED and decompose(str(op))
+    }
     return program.run_decompositions(chosen) if chosen else program
 
 
@@ -492,9 +494,12 @@ def _first_traced(tree: torch.nn.Module, key: str) -> torch.fx.Node | None:
             found = _first_traced(tree, f"{key}.{node.target}")
             if found is not None:
                 return found
-        elif node.op == "call_function" and node.meta.get("stack_trace") and _is_tensor(node):
-            if "nn_module_stack" in node.meta:
-                return node
+        elif (
+            node.op == "call_function"
+            and {"stack_trace", "nn_module_stack"} <= node.meta.keys()
+            and _is_tensor(node)
+        ):
+            return node
     return None
 
 

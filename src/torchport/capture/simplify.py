@@ -30,9 +30,7 @@ _ASSERTS = frozenset(
 )
 HANDLED = _COPIES | _VIEWS | _ASSERTS
 """Operations that are dropped or rewritten here, so that no target need know them."""
-_RECURRENT = frozenset(
-    {"aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input"}
-)
+_RECURRENT = frozenset({"aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input"})
 
 
 def simplify(graph: g.Graph) -> g.Graph:
@@ -96,8 +94,9 @@ def _is_identity(node: g.Node, before: g.TensorMeta) -> bool:
     if node.op in _COPIES or node.op in (_RESHAPE, "aten.expand.default"):
         return True
     if node.op == "aten.slice.Tensor":
-        given = node.args[2:]
-        start, end, step = (*given, *(0, sys.maxsize, 1)[len(given) :])
+        defaults: list[g.Arg] = [0, sys.maxsize, 1]
+        given = list(node.args[2:])
+        start, end, step = given + defaults[len(given) :]
         return start in (0, None) and step == 1 and end in (None, sys.maxsize)
     if node.op in ("aten.add.Tensor", "aten.sub.Tensor") and not before.is_float:
         return len(node.args) == 2 and node.args[1] == 0 and not isinstance(node.args[1], bool | g.Ref)

@@ -21,7 +21,7 @@ def check(
 ) -> int:
     """Prove an existing port again, on the inputs of another SPEC."""
     with Progress() as progress:
-        from torchport.port import check_port
+        from torchport.pipeline import check_port
 
         report = check_port(directory, spec, rtol=rtol, atol=atol, progress=progress)
     return print_report(report, as_json)

@@ -24,7 +24,7 @@ def port(
 ) -> int:
     """Port a model and prove the port, layer by layer."""
     with Progress() as progress:
-        from torchport.port import port_spec
+        from torchport.pipeline import port_spec
 
         report = port_spec(
             spec,

@@ -135,8 +135,7 @@ class _Comparison:
         if found and all(finding.passed and not finding.is_evidence for finding in found):
             self._found(call.name, _vacuous(found[0]))
         self.chained[call.name] = [
-            self._measure_chained(call, _output(call, index), key)
-            for index, key in enumerate(call.outputs)
+            self._measure_chained(call, _output(call, index), key) for index, key in enumerate(call.outputs)
         ]
 
     def _found(self, owner: str, finding: _Finding | None) -> None:
@@ -187,9 +186,7 @@ class _Comparison:
         reason = f"{failed[0].what}: {failed[0].reason}" if failed else self._nothing(call, found)
         drift = _worst(chained)
         if drift is not None and call.parent is not None:
-            drift = drift.model_copy(
-                update=dict.fromkeys(("passed", "rule", "ratio", "reason"), None)
-            )
+            drift = drift.model_copy(update=dict.fromkeys(("passed", "rule", "ratio", "reason"), None))
         return Layer(
             name=call.name,
             type=call.type,
@@ -222,9 +219,7 @@ class _Comparison:
                     return self._diverged(finding.call, finding, "chained")
         raise AssertionError("an output failed, so some chained value did")
 
-    def _diverged(
-        self, owner: str, finding: _Finding, kind: Literal["own", "chained"]
-    ) -> Divergence:
+    def _diverged(self, owner: str, finding: _Finding, kind: Literal["own", "chained"]) -> Divergence:
         layer = self.calls[owner]
         return Divergence(
             layer=layer.name,

@@ -54,9 +54,7 @@ def least_step(dtype: torch.dtype) -> float:
 def usual_tolerances(golden: torch.dtype, candidate: torch.dtype) -> Tolerances:
     """What torch.testing.assert_close would use: the looser of the two dtypes' defaults."""
     of_golden, of_candidate = (_tolerances_of(dtype) for dtype in (golden, candidate))
-    return Tolerances(
-        max(of_golden.rtol, of_candidate.rtol), max(of_golden.atol, of_candidate.atol)
-    )
+    return Tolerances(max(of_golden.rtol, of_candidate.rtol), max(of_golden.atol, of_candidate.atol))
 
 
 def name_of(dtype: torch.dtype) -> str:

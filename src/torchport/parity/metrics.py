@@ -120,9 +120,7 @@ def _tolerances(
     if dtypes.class_of(golden) in ("bool", "int"):
         return dtypes.EXACT
     usual = dtypes.usual_tolerances(golden, candidate)
-    return dtypes.Tolerances(
-        usual.rtol if rtol is None else rtol, usual.atol if atol is None else atol
-    )
+    return dtypes.Tolerances(usual.rtol if rtol is None else rtol, usual.atol if atol is None else atol)
 
 
 def _why_incomparable(golden: torch.Tensor, candidate: torch.Tensor) -> str | None:

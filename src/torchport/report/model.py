@@ -110,9 +110,7 @@ class Report(BaseModel):
         """The culprit, the other failed layers, then those whose own error is nearest its limit."""
         culprit = None if self.first_divergence is None else self.first_divergence.layer
         measured = [layer for layer in self.layers if layer.own is not None or not layer.passed]
-        return sorted(measured, key=lambda layer: (layer.name != culprit, *_badness(layer)))[
-            :number
-        ]
+        return sorted(measured, key=lambda layer: (layer.name != culprit, *_badness(layer)))[:number]
 
     def raise_for_divergence(self) -> None:
         """Raise a ParityError unless the port is proven."""

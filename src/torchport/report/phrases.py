@@ -46,10 +46,7 @@ def error(measured: Measured | None) -> str:
     if measured.incomparable is not None:
         return measured.incomparable
     at = "" if measured.worst_index is None else f" at {list(measured.worst_index)}"
-    return (
-        f"max {number(measured.max_abs)}{at}, rms {number(measured.rmse)}, "
-        f"cosine {measured.cosine:.7g}"
-    )
+    return f"max {number(measured.max_abs)}{at}, rms {number(measured.rmse)}, cosine {measured.cosine:.7g}"
 
 
 def share_of_limit(measured: Measured | None) -> str:

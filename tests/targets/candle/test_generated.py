@@ -15,9 +15,9 @@ import zoo
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from torchport.port import port as make_port
 from torchport.files import cache_directory
-from torchport.port import Port
+from torchport.pipeline import Port
+from torchport.pipeline import port as make_port
 from torchport.targets.candle.build import find_cargo
 from torchport.targets.candle.project import format_rust
 
@@ -121,6 +121,16 @@ def test_project_without_checks_stands_alone(tmp_path: Path) -> None:
         expected = port.model(ids)
     torch.testing.assert_close(outputs["output_0"], expected.last_hidden_state, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(outputs["output_1"], expected.pooler_output, rtol=1e-4, atol=1e-5)
+
+
+def test_project_without_checks_is_proven_by_its_twin_with_checks(tmp_path: Path) -> None:
+    bert(2, tmp_path, checks="none")
+    report = Port.open(tmp_path).check()
+    assert report.passed and len(report.layers) == 40, report.first_divergence
+    shipped, checked = (
+        (tmp_path / folder / "src" / "model.rs").read_text() for folder in ("rust", "checked")
+    )
+    assert "check!" not in shipped and "check!" in checked
 
 
 def test_every_operation_can_be_watched(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import zoo
 
-from torchport.port import port as make_port
+from torchport.pipeline import port as make_port
 from torchport.report.model import Report
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from torchport.parity.result import Layer
-from torchport.port import port
+from torchport.pipeline import port
 from torchport.report.model import Report
 from torchport.targets.candle.registry import OPS
 
@@ -34,7 +34,7 @@ class Proof:
 @pytest.fixture(scope="session")
 def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
     few, many = torch.linspace(-2, 2, 5 * 6).sin().view(5, 6), torch.linspace(-3, 3, 8 * 6).cos().view(8, 6)
-    made = port(Everything(TABLES), (few,), out=tmp_path_factory.mktemp("ops"), dynamic="x:0")
+    made = torchport.port(Everything(TABLES), (few,), out=tmp_path_factory.mktemp("ops"), dynamic="x:0")
     assert made.conversion is not None and made.capture is not None
     todos = [f"{todo.op} in {todo.layer}: {todo.reason}" for todo in made.conversion.unmapped]
     assert not todos, "\n".join(todos)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from torchport.port import port
+from torchport.pipeline import port
 from torchport.targets.base import Unmapped
 from torchport.targets.candle import ops
 from torchport.targets.candle.registry import OPS, overload, register, rows
@@ -38,7 +38,7 @@ class Calls(nn.Module):
 
 
 def unmapped(tmp_path: Path, model: nn.Module, x: Tensor) -> tuple[Unmapped, ...]:
-    conversion = port(model, (x,), out=tmp_path).conversion
+    conversion = torchport.port(model, (x,), out=tmp_path).conversion
     assert conversion is not None
     return conversion.unmapped
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 import zoo
 
-from torchport.port import Port
-from torchport.port import port as make_port
+from torchport.pipeline import Port
+from torchport.pipeline import port as make_port
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
@@ -33,7 +33,7 @@ def test_cnn_passes_at_other_batches_and_image_sizes(tmp_path: Path) -> None:
 
 LLAMA_7B = """
 import resource, sys, torch, transformers
-from torchport.port import port as make_port
+from torchport.pipeline import port as make_port
 config = transformers.LlamaConfig(use_cache=False)
 with torch.device("meta"):
     model = transformers.LlamaForCausalLM(config)

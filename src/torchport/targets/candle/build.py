@@ -74,13 +74,17 @@ def _compile(command: list[str], target: Path, progress: Progress) -> None:
         found = re.match(r"\s+Compiling (\S+)", line)
         if found:
             compiled += 1
-            progress(f"building: {found.group(1)} ({compiled} crates so far; candle is built once per machine)")
+            progress(
+                f"building: {found.group(1)} ({compiled} crates so far; candle is built once per machine)"
+            )
     if process.wait() != 0:
         text = "".join(tail)
         if "No space left on device" in text:
             raise DiskError("TP0330", f"the disk is full while building in {target}", where=str(target))
         errors = re.search(r"^error.*", text, re.MULTILINE | re.DOTALL)
-        raise BuildError("TP0502", f"cargo build failed:\n{(errors.group() if errors else text).strip()[-2500:]}")
+        raise BuildError(
+            "TP0502", f"cargo build failed:\n{(errors.group() if errors else text).strip()[-2500:]}"
+        )
 
 
 def run(program: Path, folder: Path, trace: Path, mode: str, record: Path) -> str | None:
@@ -97,5 +101,7 @@ def run(program: Path, folder: Path, trace: Path, mode: str, record: Path) -> st
     if "No space left on device" in message:
         raise DiskError("TP0330", f"the disk is full while the port runs: {message}", where=str(record))
     if not record.is_file():
-        raise RunError("TP0601", f"the port stopped before it computed anything: {message}", where=str(folder))
+        raise RunError(
+            "TP0601", f"the port stopped before it computed anything: {message}", where=str(folder)
+        )
     return message

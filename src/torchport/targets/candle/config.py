@@ -80,7 +80,11 @@ class Config:
         return f"cfg.{name}"
 
     def _named(self, value: int | float) -> list[str]:
-        same = [n for n, v in self.known.items() if v == value and isinstance(v, float) == isinstance(value, float)]
+        same = [
+            n
+            for n, v in self.known.items()
+            if v == value and isinstance(v, float) == isinstance(value, float)
+        ]
         hinted = [name for name in same if name in self.hints]
         return hinted or [name for name in same if not _NOT_SIZES.search(name)]
 
@@ -98,7 +102,12 @@ class Config:
 
     def _like(self, pattern: str) -> Iterator[tuple[str, int]]:
         for name, value in self.known.items():
-            if isinstance(value, int) and value > 1 and re.search(pattern, name) and not _NOT_SIZES.search(name):
+            if (
+                isinstance(value, int)
+                and value > 1
+                and re.search(pattern, name)
+                and not _NOT_SIZES.search(name)
+            ):
                 yield name, value
 
     def _repeats(self, value: int) -> str | None:
@@ -136,10 +145,13 @@ class Config:
 
 def _first_and_last(graph: g.Graph) -> dict[str, int]:
     """For a model that names nothing: what it takes, what it gives, and the width between, if there is one."""
-    linear, sizes = [], {}
+    linear: list[list[int]] = []
+    sizes: dict[str, int] = {}
     for module in graph.modules.values():
         for node in module.nodes:
-            weight = next((module.params[r.name] for r in g.refs(node.args[1:]) if r.name in module.params), None)
+            weight = next(
+                (module.params[r.name] for r in g.refs(node.args[1:]) if r.name in module.params), None
+            )
             if node.op == "aten.linear.default" and weight:
                 linear.append([int(d) for d in graph.weights[weight].meta.shape])  # type: ignore[arg-type]
             elif node.op == "aten.embedding.default" and node.args[0].name in module.params:
@@ -149,7 +161,9 @@ def _first_and_last(graph: g.Graph) -> dict[str, int]:
     if linear:
         sizes.setdefault("out_features", linear[-1][0])
         if all("conv" not in node.op for module in graph.modules.values() for node in module.nodes):
-            sizes.setdefault("hidden_size" if len(linear) > 1 else "in_features", linear[0][0 if len(linear) > 1 else 1])
+            sizes.setdefault(
+                "hidden_size" if len(linear) > 1 else "in_features", linear[0][0 if len(linear) > 1 else 1]
+            )
             sizes.setdefault("in_features", linear[0][1])
     return sizes
 

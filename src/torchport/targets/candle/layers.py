@@ -138,7 +138,9 @@ def layer_norm(leaf: Leaf) -> Layer:
         suffix = "" if leaf.has(a, "bias") else "_no_bias"
     sizes = [leaf.number(size, "normalized_shape") for size in shape]
     words = sizes[0] if len(sizes) == 1 else f"({', '.join(sizes)})"
-    return Layer("LayerNorm", f"nn::layer_norm{suffix}({words}, {leaf.number(a['eps'], 'eps', 'f64')}, {VB})?")
+    return Layer(
+        "LayerNorm", f"nn::layer_norm{suffix}({words}, {leaf.number(a['eps'], 'eps', 'f64')}, {VB})?"
+    )
 
 
 @layer("normalization.RMSNorm")
@@ -161,7 +163,9 @@ def group_norm(leaf: Leaf) -> Layer:
     (channels,) = leaf.weight(a, "weight")
     groups = leaf.number(a["num_groups"], "num_groups")
     eps = leaf.number(a["eps"], "eps", "f64")
-    return Layer("GroupNorm", f"nn::group_norm({groups}, {leaf.number(channels, 'num_channels')}, {eps}, {VB})?")
+    return Layer(
+        "GroupNorm", f"nn::group_norm({groups}, {leaf.number(channels, 'num_channels')}, {eps}, {VB})?"
+    )
 
 
 @layer("batchnorm.BatchNorm1d", "batchnorm.BatchNorm2d", "batchnorm.BatchNorm3d")
@@ -280,7 +284,9 @@ def recurrent(leaf: Leaf) -> Layer:
     config += [] if a["has_biases"] else ["bias: false"]
     projection = int(own.get("proj_size", 0) or 0)
     config += [f"proj_size: {leaf.number(projection, 'proj_size')}"] if projection else []
-    sizes = f"{leaf.number(own['input_size'], 'input_size')}, {leaf.number(own['hidden_size'], 'hidden_size')}"
+    sizes = (
+        f"{leaf.number(own['input_size'], 'input_size')}, {leaf.number(own['hidden_size'], 'hidden_size')}"
+    )
     options = f"nn::RnnConfig {{ {', '.join(config)}, ..Default::default() }}"
     method = "forward_with_state" if given else "forward"
     return Layer(type_, f"nn::{function}({sizes}, {options}, {VB})?", method)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 from torchport.capture import graph as g
 from torchport.capture.hooks import UNKNOWN
 from torchport.targets.candle import rust
-from torchport.targets.candle.emit import FALLBACK, Body, Emitter, Todo, Unsupported, Value, without_outer_parentheses
+from torchport.targets.candle.emit import (
+    FALLBACK,
+    Body,
+    Emitter,
+    Todo,
+    Unsupported,
+    Value,
+    without_outer_parentheses,
+)
 from torchport.targets.candle.layers import VB, Layer, field_name, find_layer
 from torchport.targets.candle.registry import OPS, Args, Several
 
@@ -120,9 +129,7 @@ class ModuleWriter:
                 dtype = rust.DTYPES.get(weight.meta.dtype)
                 if dtype is None:
                     raise Unsupported(f"weight {weight_name} has dtype {weight.meta.dtype}")
-                init = (
-                    f'vb.get_with_hints_dtype({words}, "{local}", Default::default(), DType::{dtype})?'
-                )
+                init = f'vb.get_with_hints_dtype({words}, "{local}", Default::default(), DType::{dtype})?'
             name = self.e.add_field(local.replace("parametrizations.", ""), "Tensor", init)
             self.e.values[g.Ref(node_name)] = Value(f"self.{name}", "owned")
             self.e.metas[g.Ref(node_name)] = weight.meta
@@ -132,9 +139,8 @@ class ModuleWriter:
     def _children(self) -> None:
         keys = list(dict.fromkeys(n.target for n in self.module.nodes if n.op == g.CALL and n.target))
         for family in self._families(keys):
-            if len(family) > 1 or self._is_list_item(family[0]):
-                if self._vector(family):
-                    continue
+            if (len(family) > 1 or self._is_list_item(family[0])) and self._vector(family):
+                continue
             for key in family:
                 self._single(key)
 
@@ -188,7 +194,9 @@ class ModuleWriter:
             self.vectors[key] = name
         return True
 
-    def _item_constructor(self, keys: list[str], vb: str) -> tuple[str, str, tuple[list[str], list[list[str]]] | None]:
+    def _item_constructor(
+        self, keys: list[str], vb: str
+    ) -> tuple[str, str, tuple[list[str], list[list[str]]] | None]:
         """The constructor of a Vec's items; what varies between them comes as columns of a table."""
         if keys[0] not in self.placed:
             columns = []
@@ -197,7 +205,7 @@ class ModuleWriter:
                 layer = find_layer(self.e, self.graph.modules[key])
                 assert layer is not None
                 self.layers[key] = layer
-                columns.append([slot for slot in self.e.body.slots[before:]])
+                columns.append(list(self.e.body.slots[before:]))
                 if key != keys[0]:
                     del self.e.body.slots[before:]
             first = self.layers[keys[0]]
@@ -207,7 +215,9 @@ class ModuleWriter:
             text = first.constructor
             for position, word in words.items():
                 text = text.replace(rust.token(position), word)
-            rows = [[self.e.slot(c[i].value, c[i].role, c[i].kind, new=True) for i in varying] for c in columns]
+            rows = [
+                [self.e.slot(c[i].value, c[i].role, c[i].kind, new=True) for i in varying] for c in columns
+            ]
             table = (list(words.values()), rows) if varying else None
             return first.type, text.replace(VB, vb), table
         struct = self.placed[keys[0]].struct
@@ -377,7 +387,7 @@ class ModuleWriter:
             carried = fed[0] if len(fed) == 1 else -1
         if carried < 0:
             return 0
-        for before, after in zip(run, run[1:], strict=False):
+        for before, after in itertools.pairwise(run):
             rest = [a for i, a in enumerate(after.args) if i != carried]
             if after.args[carried] != g.Ref(before.name) or self._uses_of(g.Ref(before.name)) != 1:
                 return 0
@@ -434,9 +444,11 @@ class ModuleWriter:
                     self.e.name_it(ref)
         for ref in outputs:
             value = self.e.values[ref]
-            if value.form == "owned" and value.text.startswith("self."):
-                words.append(f"{value.text}.clone()")
-            elif value.form == "ref" or (value.form == "owned" and outputs.count(ref) > 1):
+            if (
+                (value.form == "owned" and value.text.startswith("self."))
+                or value.form == "ref"
+                or (value.form == "owned" and outputs.count(ref) > 1)
+            ):
                 words.append(f"{value.text}.clone()")
             else:
                 words.append(value.text)

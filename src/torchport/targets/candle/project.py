@@ -96,9 +96,7 @@ def write_project(folder: Path, generated: Generated, name: str) -> dict[str, Pa
     write_atomically(files["lib"], lib)
     write_atomically(files["main"], format_rust(_main(generated, crate)))
     write_atomically(files["config"], generated.config_json)
-    manifest = CARGO_TOML.format(
-        package=crate, crate=crate, binary=crate, source="src", runtime=RUNTIME
-    )
+    manifest = CARGO_TOML.format(package=crate, crate=crate, binary=crate, source="src", runtime=RUNTIME)
     write_atomically(files["cargo"], manifest)
     copy_runtime(folder / RUNTIME)
     write_atomically(files["lock"], lock_for(crate))
@@ -120,7 +118,9 @@ def _main(generated: Generated, crate: str) -> str:
         call=call,
     )
     if generated.is_plain:
-        text = text.replace("use candle::{DType, Device, Result};", "use candle::{DType, Device, Module, Result};")
+        text = text.replace(
+            "use candle::{DType, Device, Result};", "use candle::{DType, Device, Module, Result};"
+        )
     return text
 
 

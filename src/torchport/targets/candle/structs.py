@@ -69,7 +69,9 @@ class Library:
         group.words = settler.words()
         group.struct.params = settler.params
         group.numbers = settler.fields
-        text = " ".join([*group.words, *(f.init for f in group.numbers), *(f.init for f in group.written.body.fields)])
+        text = " ".join(
+            [*group.words, *(f.init for f in group.numbers), *(f.init for f in group.written.body.fields)]
+        )
         group.struct.uses_config = bool(re.search(r"\bcfg\b", text))
         for key, slots in zip(group.keys, instances, strict=True):
             values = [slots[index].value for index in settler.sources]
@@ -210,10 +212,24 @@ def struct_names(library: Library) -> dict[str, str]:
     return names
 
 
-_RUNTIME_TYPES = (
-    "Linear Embedding LayerNorm RmsNorm GroupNorm BatchNorm Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d "
-    "ConvTranspose3d Lstm Gru Rnn Activation"
-).split()
+_RUNTIME_TYPES = [
+    "Linear",
+    "Embedding",
+    "LayerNorm",
+    "RmsNorm",
+    "GroupNorm",
+    "BatchNorm",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "Lstm",
+    "Gru",
+    "Rnn",
+    "Activation",
+]
 
 
 def _base_name(library: Library, group: Group) -> str:

@@ -39,9 +39,7 @@ class CandleTarget:
     def build(self, conversion: Conversion, progress: Progress) -> Path:
         return build.build(conversion.folder, conversion.details["name"], progress)
 
-    def run(
-        self, conversion: Conversion, program: Path, trace: Path, mode: str, record: Path
-    ) -> str | None:
+    def run(self, conversion: Conversion, program: Path, trace: Path, mode: str, record: Path) -> str | None:
         return build.run(program, conversion.folder, trace, mode, record)
 
 

@@ -7,7 +7,7 @@ import sys
 from torchport.capture import graph as g
 from torchport.targets.candle import rust
 from torchport.targets.candle.emit import Emitter, Unsupported
-from torchport.targets.candle.registry import Args, axis, op, rows
+from torchport.targets.candle.registry import Args, axis, op, rows, used
 
 rows(
     {
@@ -27,6 +27,22 @@ def embedding(e: Emitter, a: Args) -> str:
     for name in ("padding_idx", "scale_grad_by_freq", "sparse"):
         a[name]  # only gradients look at these
     return f"ops::embedding({e.ref(a['weight'])}, {e.ref(a['indices'])})?"
+
+
+_BAGS = ("Sum", "Mean", "Max")
+
+
+@op("aten._embedding_bag.default", "aten._embedding_bag_forward_only.default")
+def embedding_bag(e: Emitter, a: Args) -> list[str]:
+    if any(used(a, e, index) for index in (1, 2, 3)):
+        raise Unsupported("what it keeps for gradients is read")
+    a["scale_grad_by_freq"], a["sparse"]
+    tensors = ", ".join(e.ref(a[name]) for name in ("weight", "indices", "offsets"))
+    factors = "None" if a["per_sample_weights"] is None else f"Some({e.ref(a['per_sample_weights'])})"
+    padding = "None" if a["padding_idx"] < 0 else f"Some({a['padding_idx']})"
+    last = "true" if a["include_last_offset"] else "false"
+    bag = f"ops::Bag::{_BAGS[a['mode']]}"
+    return [f"ops::embedding_bag({tensors}, {bag}, {factors}, {padding}, {last})?"]
 
 
 def _bounds(e: Emitter, a: Args) -> tuple[int, str, str, str]:

@@ -1,10 +1,10 @@
-"""Pooling and resizing."""
+"""Pooling, resizing and sampling."""
 
 from __future__ import annotations
 
-from torchport.targets.candle.emit import Emitter, Unsupported
+from torchport.targets.candle.emit import Emitter
 from torchport.targets.candle.ops.layers import numbers, per_axis
-from torchport.targets.candle.registry import Args, op, used
+from torchport.targets.candle.registry import Args, Several, op, used
 
 
 def _pool_axes(e: Emitter, a: Args) -> tuple[str, str, str]:
@@ -28,22 +28,20 @@ def _largest(e: Emitter, a: Args) -> str:
 
 
 @op("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
-def max_pool_with_indices(e: Emitter, a: Args) -> list[str]:
-    _refuse_indices(e, a)
-    return [_largest(e, a)]
-
-
-def _refuse_indices(e: Emitter, a: Args) -> None:
-    if used(a, e, 1):
-        raise Unsupported("its indices are read")
+def max_pool_with_indices(e: Emitter, a: Args) -> list[str] | Several:
+    if not used(a, e, 1):
+        return [_largest(e, a)]
+    return Several(_largest(e, a).replace("ops::max_pool(", "ops::max_pool_with_indices(", 1))
 
 
 @op(
     "aten.adaptive_max_pool1d.default", "aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default"
 )
-def adaptive_max_pool(e: Emitter, a: Args) -> list[str]:
-    _refuse_indices(e, a)
-    return [f"ops::adaptive_max_pool({e.ref(a['self'])}, {e.sizes_list(a['output_size'])})?"]
+def adaptive_max_pool(e: Emitter, a: Args) -> list[str] | Several:
+    args = f"{e.ref(a['self'])}, {e.sizes_list(a['output_size'])}"
+    if not used(a, e, 1):
+        return [f"ops::adaptive_max_pool({args})?"]
+    return Several(f"ops::adaptive_max_pool_with_indices({args})?")
 
 
 @op("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
@@ -88,3 +86,15 @@ def upsample_bicubic(e: Emitter, a: Args) -> str:
     size, scales = _output_size(e, a, 2)
     corners = "true" if a["align_corners"] else "false"
     return f"ops::upsample_bicubic({e.ref(a['input'])}, {size}, {corners}, {scales})?"
+
+
+_SAMPLING = ("Bilinear", "Nearest", "Bicubic")
+_BORDERS = ("Zeros", "Replicate", "Reflect")
+
+
+@op("aten.grid_sampler_2d.default")
+def grid_sample(e: Emitter, a: Args) -> str:
+    sampling, border = _SAMPLING[a["interpolation_mode"]], _BORDERS[a["padding_mode"]]
+    corners = "true" if a["align_corners"] else "false"
+    modes = f"ops::Sampling::{sampling}, ops::Border::{border}, {corners}"
+    return f"ops::grid_sample({e.ref(a['input'])}, {e.ref(a['grid'])}, {modes})?"

@@ -52,6 +52,7 @@ impl BasicBlock {
                 in_channels,
                 [3, 3],
                 nn::ConvConfig {
+                    stride: [1, 1],
                     padding: [1, 1],
                     ..Default::default()
                 },
@@ -117,15 +118,15 @@ impl Module for Layer {
 }
 
 struct Downsample {
-    conv2d: Conv2d,
-    batch_norm2d: BatchNorm,
+    conv: Conv2d,
+    norm: BatchNorm,
     probe: Probe,
 }
 
 impl Downsample {
     fn new(in_channels: usize, out_channels: usize, vb: VarBuilder) -> Result<Self> {
         Ok(Self {
-            conv2d: nn::conv2d_no_bias(
+            conv: nn::conv2d_no_bias(
                 in_channels,
                 out_channels,
                 [1, 1],
@@ -135,7 +136,7 @@ impl Downsample {
                 },
                 vb.pp("0"),
             )?,
-            batch_norm2d: nn::batch_norm(out_channels, 1e-5, vb.pp("1"))?,
+            norm: nn::batch_norm(out_channels, 1e-5, vb.pp("1"))?,
             probe: Probe::new(&vb),
         })
     }
@@ -144,10 +145,7 @@ impl Downsample {
 impl Module for Downsample {
     fn forward(&self, xs: &Tensor) -> Result<Tensor> {
         check!(self.probe => xs);
-        check!(
-            self.probe,
-            self.conv2d.forward(xs)?.apply(&self.batch_norm2d)?
-        )
+        check!(self.probe, self.conv.forward(xs)?.apply(&self.norm)?)
     }
 }
 

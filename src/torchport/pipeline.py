@@ -64,9 +64,7 @@ def port(
         progress(f"{capture.export_error}; recorded by hooks, with TODOs for what these cannot see")
     result.capture = capture
     with result.timed("convert", "writing the code"):
-        result.conversion = chosen.convert(
-            capture.graph, files.get("weights"), folder / "rust", checks=checks, hints=dict(hints or {})
-        )
+        result.convert(files.get("weights"), checks, dict(hints or {}))
     return result
 
 
