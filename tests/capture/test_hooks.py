@@ -198,7 +198,7 @@ class Numpy(nn.Module):
     "kind",
     [
         Item,
-        pytest.param(Nonzero, marks=pytest.mark.xfail(reason="the error does not say in which module it is")),
+        Nonzero,
         Cond,
         Numpy,
     ],

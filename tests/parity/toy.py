@@ -92,6 +92,7 @@ def forward(xs: Tensor, weights: Weights, port: Port, probe: Probe) -> Tensor:
     inner = probe("block.norm", F.layer_norm(inner, inner.shape[-1:], eps=port.eps))
     hidden = probe("block", inner + hidden if port.residual else inner)
     probe("block:1", torch.tensor([2**40 + port.count]))
+    hidden = probe("drop", hidden)
     return probe("Toy", hidden * 2)
 
 
@@ -145,17 +146,19 @@ def run(port: Port = HONEST, seed: int = 0) -> Traces:
     assert truth is not None
 
     def record(key: str, value: Tensor) -> Tensor:
-        golden[key] = value
+        if key not in ALIASES:
+            golden[key] = value
         return value
 
     def widened(key: str, value: Tensor) -> Tensor:
-        if value.is_floating_point():
-            truth[key] = (value - golden[key].double()).float()
-        return golden[key].double()
+        known = golden[ALIASES.get(key, key)]
+        if value.is_floating_point() and key not in ALIASES:
+            truth[key] = (value - known.double()).float()
+        return known.double()
 
     def in_lockstep(key: str, value: Tensor) -> Tensor:
         traces.lockstep[key] = value
-        return golden[key]
+        return golden[ALIASES.get(key, key)]
 
     def chain(key: str, value: Tensor) -> Tensor:
         traces.chained[key] = value

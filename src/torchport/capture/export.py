@@ -71,15 +71,10 @@ def export(
     wish: symbols.Wish | None = None,
     decompose: Decompose | None = None,
 ) -> Exported:
-    """Captures the graph. Without a wish, free axes that the model does not allow are given up."""
+    """Captures the graph; without a wish, the axes that are worth it are left free."""
     leaves, labels, spec = flatten_inputs(model, args, kwargs)
     axes = symbols.choose_axes(dict(zip(labels, leaves, strict=True)), wish)
-    try:
-        program = _run_export(model, leaves, labels, spec, axes, wish is not None)
-    except CaptureError:
-        if wish is not None or not any(axes.values()):
-            raise
-        program = _run_export(model, leaves, labels, spec, {}, False)
+    program = _run_export(model, leaves, labels, spec, axes, wish is not None)
     program = _functionalise(program, decompose)
     return _Converter(model, program, name, labels).convert()
 
@@ -102,7 +97,7 @@ def _run_export(
         raise CaptureError(
             "TP0202",
             f"torch.export could not capture the model: {_first_lines(error)}",
-            where=user_line(error),
+            where=source.user_line(error),
             fix="rewrite that line so that it does not depend on tensor values, or fix the free axes "
             "with --dynamic NAME:AXIS",
         ) from error
@@ -128,19 +123,6 @@ def _by_parameter(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]
 def _first_lines(error: Exception, count: int = 3) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines[:count])}"[:500]
-
-
-def user_line(error: BaseException) -> str | None:
-    """The deepest frame outside torch: the user's line that export could not follow."""
-    trace = error.__traceback__
-    found = None
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        module = trace.tb_frame.f_globals.get("__name__", "")
-        if not module.startswith(("torch.", "torchport.")) and not file.startswith("<"):
-            found = f"{file}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return found
 
 
 def _functionalise(
@@ -309,9 +291,19 @@ class _GraphReader:
             "output": self._output,
         }
         for node in self.graph.nodes:
-            handlers[node.op](node)
+            try:
+                handlers[node.op](node)
+            except CaptureError as error:
+                error.where = error.where or self._place(node)
+                raise
         self._add_hints()
         return self.children
+
+    def _place(self, node: torch.fx.Node) -> str | None:
+        """Where a node that cannot be read comes from: the child that is called, a line, or this module."""
+        if node.op == "call_module":
+            return f"{self.key}.{node.target}" if self.key else str(node.target)
+        return _line(node) or self.key or None
 
     def _placeholder(self, node: torch.fx.Node) -> None:
         value = node.meta.get("val")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+import torchport
 from torchport.parity.result import Layer
-from torchport.pipeline import port
 from torchport.report.model import Report
 from torchport.targets.candle.registry import OPS
 

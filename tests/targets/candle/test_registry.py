@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from torchport.pipeline import port
+import torchport
 from torchport.targets.base import Unmapped
 from torchport.targets.candle import ops
 from torchport.targets.candle.registry import OPS, overload, register, rows

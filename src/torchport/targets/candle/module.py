@@ -316,7 +316,7 @@ class ModuleWriter:
         try:
             function = OPS.get(node.op)
             if function is None:
-                raise Unsupported(_no_row(node.op))
+                raise Unsupported(_no_row(node))
             args = Args(node)
             result = function(self.e, args)
             args.check_all_read()
@@ -330,6 +330,10 @@ class ModuleWriter:
         return texts
 
     def _todo(self, node: g.Node, reason: str) -> list[str]:
+        for ref in dict.fromkeys(g.refs([node.args, node.kwargs])):
+            # What only feeds the missing operation is still computed, so that it can be checked.
+            if self.e.values[ref].form == "expr":
+                self.e.name_it(ref)
         layer = self.module.path or self.graph.root.class_name
         self.e.body.todos.append(Todo(node.op, layer, node.source, reason))
         place = f" at {node.source}" if node.source else ""
@@ -496,9 +500,14 @@ class ModuleWriter:
         return f'let {symbol}: usize = candle::bail!("TODO(torchport): no input shows the size {symbol}");'
 
 
-def _no_row(op: str) -> str:
-    if op == UNKNOWN:
-        return "torch.export could not capture this module, so its operations are not known; write them here"
+def _no_row(node: g.Node) -> str:
+    if node.op == UNKNOWN:
+        said = node.kwargs.get("reason")
+        return (
+            f"its operations are not known, write them here ({said})"
+            if said
+            else "its operations are not known"
+        )
     return "no row of the operation table maps it; see CONTRIBUTING.md for how to add one"
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from .table import INF, NAN, Table, randn, values
+from .table import INF, NAN, Table, randn, uniform, values
 
 table = Table("convolution")
 row = table.op
@@ -107,6 +107,31 @@ for rank in (1, 2, 3):
     row(
         f"adaptive_max_pool{rank}d", lambda x, f=adaptive_max: (f(x, 1), f(x, 3), f(x, 5)), randn(2, 3, *size)
     )
+for rank in (1, 2, 3):
+    size = (7, 8, 9)[:rank]
+    largest = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[rank - 1]
+    adaptive = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[rank - 1]
+    back = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[rank - 1]
+    row(
+        f"max_pool{rank}d_indices",
+        lambda x, f=largest: (*f(x, 3, 2, 1, return_indices=True), *f(x, 2, 1, 0, 2, True, True)),
+        randn(2, 3, *size),
+    )
+    row(
+        f"adaptive_max_pool{rank}d_indices",
+        partial(adaptive, output_size=3, return_indices=True),
+        randn(2, 3, *size),
+    )
+    row(
+        f"max_unpool{rank}d",
+        lambda x, f=largest, g=back: g(*f(x, 2, return_indices=True), 2),
+        randn(2, 3, *(6, 8, 4)[:rank]),
+    )
+row(
+    "max_pool_indices_nan",
+    lambda x: F.max_pool1d(x, 2, 1, return_indices=True),
+    values([[1.0, NAN, 2.0, 2.0, -INF]]),
+)
 row("max_pool_asymmetric", lambda x: F.max_pool2d(x, (3, 2), (1, 2), (1, 0)), randn(2, 3, 7, 8))
 row("max_pool_nan", lambda x: F.max_pool1d(x, 2, 1), values([[1.0, NAN, 2.0, -INF, -INF, 3.0]]))
 row("max_pool2d_with_indices", lambda x: F.max_pool2d(x, 2, return_indices=True)[0], randn(2, 3, 7, 8))
@@ -128,6 +153,19 @@ row(
     randn(2, 3, 7, 8),
 )
 row("lp_pool", lambda x: F.lp_pool2d(x, 2, 2), randn(2, 3, 7, 8))
+
+# sampling
+for mode in ("bilinear", "nearest", "bicubic"):
+    for border in ("zeros", "border", "reflection"):
+        row(
+            f"grid_sample_{mode}_{border}",
+            lambda x, g, m=mode, b=border: (
+                F.grid_sample(x, g, m, b, align_corners=False),
+                F.grid_sample(x, g, m, b, align_corners=True),
+            ),
+            randn(2, 3, 5, 6),
+            uniform(-1.9, 1.9, 2, 4, 3, 2),
+        )
 
 # resizing
 for mode, size in {

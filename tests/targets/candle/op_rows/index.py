@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .table import INF, Table, bools, ints, randn, values
+from .table import INF, NAN, Table, bools, ints, randn, special, values
 
 table = Table("index")
 row = table.op
@@ -21,6 +21,25 @@ row(
     ints(0, 7, 2, 3),
 )
 row("embedding_bfloat16", lambda w, i: F.embedding(i, w), randn(7, 4, dtype=BF16), ints(0, 7, 5))
+for mode in ("sum", "mean", "max"):
+    row(
+        f"embedding_bag_{mode}",
+        lambda w, i, o, m=mode: (
+            F.embedding_bag(i, w, o, mode=m, padding_idx=2),
+            F.embedding_bag(i.view(2, 4), w, mode=m),
+        ),
+        randn(7, 4),
+        ints(0, 7, 8),
+        values([0, 3, 3]),
+    )
+row(
+    "embedding_bag_weighted",
+    lambda w, i, o, s: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=s, include_last_offset=True),
+    randn(7, 4),
+    ints(0, 7, 8),
+    values([0, 3, 8]),
+    randn(8),
+)
 row("index_select", lambda x, i: (x.index_select(0, i), x.index_select(-1, i)), randn(4, 5), ints(0, 4, 6))
 row("gather", lambda x, i: (x.gather(0, i), x.gather(-1, i)), randn(4, 5), ints(0, 4, 3, 2))
 row(
@@ -152,6 +171,40 @@ row(
     ints(-9, 9, 4, 5),
     ints(0, 4, 3, 4),
     ints(0, 9, 3, 5),
+)
+for mode in ("sum", "prod", "mean", "amax", "amin"):
+    row(
+        f"scatter_reduce_{mode}",
+        lambda x, i, y, m=mode: (
+            x.scatter_reduce(0, i, y, m),
+            x.scatter_reduce(1, i, y, m, include_self=False),
+            x.long().scatter_reduce(0, i, y.mul(9).long(), m),
+        ),
+        randn(4, 5),
+        ints(0, 4, 3, 4),
+        randn(3, 5),
+    )
+row(
+    "scatter_reduce_nan",
+    lambda x, i, y: x.scatter_reduce(0, i, y, "amax"),
+    randn(3),
+    values([0, 0, 1]),
+    values([1.0, NAN, 9.0]),
+)
+row(
+    "searchsorted",
+    lambda x, y: (torch.searchsorted(x.sort(-1)[0], y), torch.searchsorted(x.sort(-1)[0], y, right=True)),
+    ints(0, 9, 4, 6, dtype=I32),
+    ints(-2, 12, 4, 3, dtype=I32),
+)
+row(
+    "bucketize",
+    lambda x, b: (
+        torch.bucketize(x, b.sort()[0]),
+        torch.bucketize(x, b.sort()[0], right=True, out_int32=True),
+    ),
+    special(),
+    randn(9),
 )
 row("slice_scatter", lambda x, y: torch.slice_scatter(x, y, 1, -3, -1), randn(4, 5), randn(4, 2))
 row(

@@ -29,6 +29,7 @@ layer(
 layer("bilinear", lambda: nn.Bilinear(5, 6, 4), randn(3, 5), randn(3, 6))
 layer("embedding", lambda: nn.Embedding(7, 4), ints(0, 7, 2, 3))
 layer("embedding_padding", lambda: nn.Embedding(7, 4, padding_idx=0), ints(0, 7, 2, 3))
+layer("embedding_bag", lambda: nn.EmbeddingBag(7, 4), ints(0, 7, 2, 3))
 layer("embedding_int32", lambda: nn.Embedding(7, 4), ints(0, 7, 6, dtype=torch.int32))
 
 # convolution

@@ -110,6 +110,34 @@ def index_put(e: Emitter, a: Args) -> str:
     return f"ops::index_put({e.ref(a['self'])}, {places}, {e.ref(a['values'])}, {accumulate})?"
 
 
+_GATHERINGS = {"sum": "Sum", "prod": "Product", "mean": "Mean", "amax": "Max", "amin": "Min"}
+
+
+@op("aten.scatter_reduce.two")
+def scatter_reduce(e: Emitter, a: Args) -> str:
+    dim = axis(a["dim"], e.meta(a["self"]).rank)
+    tensors = f"{e.ref(a['self'])}, {dim}, {e.ref(a['index'])}, {e.ref(a['src'])}"
+    include = "true" if a["include_self"] else "false"
+    return f"ops::scatter_reduce({tensors}, ops::Gathering::{_GATHERINGS[a['reduce']]}, {include})?"
+
+
+@op("aten.searchsorted.Tensor")
+def searchsorted(e: Emitter, a: Args) -> str:
+    if a["sorter"] is not None:
+        raise Unsupported("the order of the elements is given apart")
+    return _place(e, a, a["sorted_sequence"], a["self"], a["right"] or a["side"] == "right")
+
+
+@op("aten.bucketize.Tensor")
+def bucketize(e: Emitter, a: Args) -> str:
+    return _place(e, a, a["boundaries"], a["self"], a["right"])
+
+
+def _place(e: Emitter, a: Args, among: g.Ref, values: g.Ref, right: bool) -> str:
+    text = f"ops::searchsorted({e.ref(among)}, {e.ref(values)}, {'true' if right else 'false'})?"
+    return f"ops::to_dtype(&{text}, DType::I32)?" if a["out_int32"] else text
+
+
 _PAD_MODES = {"reflect": "Reflect", "replicate": "Replicate", "circular": "Circular"}
 
 
