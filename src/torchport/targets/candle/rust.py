@@ -112,11 +112,34 @@ def literal(value: int | float, kind: str) -> str:
     return str(value)
 
 
+_CONSTANTS = {
+    math.pi: "PI",
+    math.tau: "TAU",
+    math.pi / 2: "FRAC_PI_2",
+    math.pi / 4: "FRAC_PI_4",
+    1 / math.pi: "FRAC_1_PI",
+    2 / math.pi: "FRAC_2_PI",
+    2 / math.sqrt(math.pi): "FRAC_2_SQRT_PI",
+    math.sqrt(2): "SQRT_2",
+    math.sqrt(0.5): "FRAC_1_SQRT_2",
+    math.e: "E",
+    math.log(2): "LN_2",
+    math.log(10): "LN_10",
+    math.log2(math.e): "LOG2_E",
+    math.log10(math.e): "LOG10_E",
+    math.log2(10): "LOG2_10",
+    math.log10(2): "LOG10_2",
+}
+"""Numbers that Rust has a name for, which clippy asks for."""
+
+
 def float_literal(value: float) -> str:
     if math.isnan(value):
         return "f64::NAN"
     if math.isinf(value):
         return "f64::INFINITY" if value > 0 else "f64::NEG_INFINITY"
+    if abs(value) in _CONSTANTS:
+        return f"{'-' if value < 0 else ''}std::f64::consts::{_CONSTANTS[abs(value)]}"
     text = re.sub(r"e([+-])0*(\d)", r"e\1\2", repr(value)).replace("e+", "e")
     return text if "e" in text or "." in text else text + ".0"
 

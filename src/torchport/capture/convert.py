@@ -1,0 +1,184 @@
+"""An exported program, unflattened to the module tree, as our own `Graph` and the tensors of its weights."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from torchport.capture import graph as g
+from torchport.capture.reader import GraphReader, dtype_name
+from torchport.capture.simplify import simplify
+
+
+@dataclass(frozen=True)
+class Exported:
+    graph: g.Graph
+    weights: dict[str, torch.Tensor]
+
+
+class Converter:
+    def __init__(
+        self, model: torch.nn.Module, program: torch.export.ExportedProgram, name: str, labels: list[str]
+    ):
+        self.model, self.program, self.name, self.labels = model, program, name, labels
+        self.originals = dict(model.named_modules(remove_duplicate=False))
+        self.own_tensors = {
+            name
+            for named in (model.named_parameters, model.named_buffers)
+            for name, _ in named(remove_duplicate=False)
+        }
+        self.tree = torch.export.unflatten(program)
+        self.modules: dict[str, g.Module] = {}
+        self.weights: dict[str, torch.Tensor] = {}
+        self.kinds = {spec.target: spec.kind.name.lower() for spec in program.graph_signature.input_specs}
+
+    def convert(self) -> Exported:
+        placeholders = [n for n in self.tree.graph.nodes if n.op == "placeholder"]
+        names = dict(zip((n.name for n in placeholders), self.labels, strict=True))
+        self.free = self._symbols(placeholders, names)
+        self.rename = {raw: symbol.name for raw, symbol in self.free.items()}
+        self._module("", self.tree)
+        outputs, _ = pytree.tree_flatten_with_path(self._output_structure())
+        last = next(n for n in reversed(self.tree.graph.nodes) if n.op == "output")
+        flat = pytree.tree_leaves(last.args[0], is_leaf=lambda x: x is None)
+        output_names = tuple(
+            pytree.keystr(path) or f"[{i}]"
+            for i, ((path, _), value) in enumerate(zip(outputs, flat, strict=True))
+            if isinstance(value, torch.fx.Node)
+        )
+        graph = g.Graph(
+            name=self.name,
+            modules=self.modules,
+            weights=self._weights(),
+            symbols=tuple(self.free.values()),
+            output_names=output_names,
+            config=_model_config(self.model),
+        )
+        graph = simplify(graph)
+        return Exported(graph, {name: self.weights[name] for name in graph.weights})
+
+    def _output_structure(self) -> Any:
+        spec = self.program.call_spec.out_spec
+        return pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+
+    def _symbols(self, placeholders: Sequence[torch.fx.Node], names: dict[str, str]) -> dict[str, g.Symbol]:
+        found: dict[str, g.Symbol] = {}
+        taken: set[str] = set()
+        for node in placeholders:
+            value = node.meta.get("val")
+            if not isinstance(value, torch.Tensor):
+                continue
+            for axis, size in enumerate(value.shape):
+                if isinstance(size, int) or str(size.node.expr) in found:
+                    continue
+                raw = str(size.node.expr)
+                if not size.node.expr.is_Symbol:
+                    continue
+                label = _symbol_name(value, axis, names[node.name], taken)
+                bounds = self.program.range_constraints.get(size.node.expr)
+                high = None if bounds is None or not bounds.upper.is_Integer else int(bounds.upper)
+                found[raw] = g.Symbol(label, names[node.name], axis, 1, high)
+        return found
+
+    def _module(self, key: str, module: torch.nn.Module) -> None:
+        if key in self.modules:
+            return
+        graph: torch.fx.Graph = module.graph  # type: ignore[assignment]
+        original = self.originals.get(key.partition("@")[0])
+        reader = GraphReader(self, key, module, graph)
+        children = reader.read()
+        forward = getattr(type(original), "forward", None)
+        self.modules[key] = g.Module(
+            key=key,
+            type=_type_name(module, original),
+            inputs=tuple(reader.inputs),
+            nodes=tuple(reader.nodes),
+            outputs=tuple(reader.outputs),
+            params=reader.params,
+            attributes=_attributes(original),
+            source=_definition(forward),
+        )
+        for child in children:
+            self._module(child, self.tree.get_submodule(child))
+
+    def graph_of(self, key: str) -> torch.fx.Graph:
+        return self.tree.get_submodule(key).graph  # type: ignore[return-value]
+
+    def weight(self, name: str, tensor: torch.Tensor) -> str:
+        self.weights.setdefault(name, tensor.detach())
+        return name
+
+    def _weights(self) -> dict[str, g.Weight]:
+        first: dict[Any, str] = {}
+        result = {}
+        for name, tensor in self.weights.items():
+            identity = _identity(tensor)
+            tied = first.setdefault(identity, name)
+            result[name] = g.Weight(
+                meta=g.TensorMeta(tuple(tensor.shape), dtype_name(tensor.dtype)),
+                kind=self.kinds.get(name, "constant_tensor").replace("constant_tensor", "constant"),
+                tied_to=None if tied == name else tied,
+            )
+        return result
+
+
+def _definition(function: Any) -> str | None:
+    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else None
+
+
+def _type_name(module: torch.nn.Module, original: torch.nn.Module | None) -> str:
+    if original is not None:
+        return f"{type(original).__module__}.{type(original).__qualname__}"
+    return module.type_name() or type(module).__qualname__  # type: ignore[operator]
+
+
+def _identity(tensor: torch.Tensor) -> Any:
+    storage = tensor.untyped_storage()._cdata
+    return (storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+
+
+def _symbol_name(tensor: torch.Tensor, axis: int, input_name: str, taken: set[str]) -> str:
+    if axis == 0:
+        label = "batch"
+    elif axis == 1 and tensor.ndim == 2 and not tensor.is_floating_point():
+        label = "seq_len"
+    else:
+        label = f"{input_name.replace('.', '_')}_dim{axis}"
+    number = 2
+    unique = label
+    while unique in taken:
+        unique, number = f"{label}_{number}", number + 1
+    taken.add(unique)
+    return unique
+
+
+def _attributes(module: torch.nn.Module | None) -> dict[str, Any]:
+    """The module's own plain values: what its author thought worth a name."""
+    if module is None:
+        return {}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in vars(module).items()
+        if not name.startswith("_") and name != "training" and _is_plain(value)
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return len(value) <= 8 and all(isinstance(v, int | float) for v in value)
+    return isinstance(value, bool | int | float | str)
+
+
+def _model_config(model: torch.nn.Module) -> dict[str, Any]:
+    """The numbers of a `config` object, as Hugging Face models carry one."""
+    config = getattr(model, "config", None)
+    if config is None:
+        return {}
+    values = config.to_dict() if hasattr(config, "to_dict") else getattr(config, "__dict__", {})
+    return {k: v for k, v in values.items() if isinstance(v, int | float) and not isinstance(v, bool)}

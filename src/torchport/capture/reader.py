@@ -1,0 +1,272 @@
+"""Reads one module's fx graph into our own nodes.
+
+Sizes become expressions over the capture's symbols, `getitem` becomes an index of a reference, and values are named
+after the variables that the user's source assigns them to.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from torch.utils import _pytree as pytree
+
+from torchport.capture import graph as g
+from torchport.capture import source, symbols
+from torchport.errors import CaptureError
+
+
+class Owner(Protocol):
+    """What a reader needs to know of the whole model."""
+
+    labels: list[str]
+    own_tensors: set[str]
+
+    @property
+    def rename(self) -> Mapping[str, str]: ...
+
+    @property
+    def tree(self) -> torch.nn.Module: ...
+
+    def graph_of(self, key: str) -> torch.fx.Graph: ...
+
+    def weight(self, name: str, tensor: torch.Tensor) -> str: ...
+
+
+class GraphReader:
+    """Reads one module's fx graph: sizes become expressions, getitem becomes an index of a Ref."""
+
+    def __init__(self, owner: Owner, key: str, module: torch.nn.Module, graph: torch.fx.Graph):
+        self.owner, self.key, self.module, self.graph = owner, key, module, graph
+        self.inputs: list[g.Input] = []
+        self.nodes: list[g.Node] = []
+        self.outputs: list[g.Ref] = []
+        self.params: dict[str, str] = {}
+        self.refs: dict[torch.fx.Node, g.Ref] = {}
+        self.sizes: dict[torch.fx.Node, g.Dim] = {}
+        """Sizes that a submodule hands out beside its tensors."""
+        self.children: list[str] = []
+
+    def read(self) -> list[str]:
+        handlers = {
+            "placeholder": self._placeholder,
+            "get_attr": self._get_attr,
+            "call_module": self._call_module,
+            "call_function": self._call_function,
+            "output": self._output,
+        }
+        for node in self.graph.nodes:
+            try:
+                handlers[node.op](node)
+            except CaptureError as error:
+                error.where = error.where or self._place(node)
+                raise
+        self._add_hints()
+        return self.children
+
+    def _place(self, node: torch.fx.Node) -> str | None:
+        """Where a node that cannot be read comes from: the child that is called, a line, or this module."""
+        if node.op == "call_module":
+            return f"{self.key}.{node.target}" if self.key else str(node.target)
+        return _line(node) or self.key or None
+
+    def _placeholder(self, node: torch.fx.Node) -> None:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            return
+        name = node.name
+        if self.key == "":
+            index = [n for n in self.graph.nodes if n.op == "placeholder"].index(node)
+            name = self.owner.labels[index]
+        self.refs[node] = g.Ref(name)
+        self.inputs.append(g.Input(name, self._meta(value)))
+
+    def _get_attr(self, node: torch.fx.Node) -> None:
+        target = str(node.target)
+        value = operator.attrgetter(target)(self.module)
+        if not isinstance(value, torch.Tensor):
+            raise CaptureError(
+                "TP0202",
+                f"the graph holds {type(value).__name__} {target!r}, which is not supported "
+                "(control flow by torch.cond, torch.while_loop or similar)",
+                where=self.key or None,
+                fix="replace the data-dependent control flow by torch.where",
+            )
+        path = self.key.partition("@")[0]
+        full = f"{path}.{target}" if path else target
+        if full not in self.owner.own_tensors:
+            # Export numbers constants through the whole model; equal modules must have equal names.
+            count = sum("constant_" in name for name in self.params.values())
+            full = f"{path}.constant_{count}" if path else f"constant_{count}"
+        self.params[node.name] = self.owner.weight(full, value)
+        self.refs[node] = g.Ref(node.name)
+
+    def _call_module(self, node: torch.fx.Node) -> None:
+        child = f"{self.key}.{node.target}" if self.key else str(node.target)
+        self.children.append(child)
+        callee = self.owner.graph_of(child)
+        outputs = self._metas([n.meta.get("val") for n in output_leaves(callee) if _is_tensor(n)])
+        wanted = [p for p in callee.nodes if p.op == "placeholder"]
+        args = [
+            self.refs[a]  # type: ignore[index]
+            for a, p in zip(node.args, wanted, strict=True)
+            if isinstance(p.meta.get("val"), torch.Tensor)
+        ]
+        self.refs[node] = g.Ref(node.name)
+        self.nodes.append(
+            g.Node(node.name, g.CALL, tuple(args), {}, outputs, target=child, source=self._call_line(child))
+        )
+
+    def _call_line(self, child: str) -> str | None:
+        """Where this module's source calls a child: calls carry no trace, but what the child computes does."""
+        inner = _first_traced(self.owner.tree, child)
+        if inner is None:
+            return None
+        frames = source.frames(inner.meta["stack_trace"])
+        paths = [path for path, _ in inner.meta["nn_module_stack"].values()]
+        own = self.key.partition("@")[0]
+        if own not in paths or len(frames) != len(paths):
+            return None
+        file, line = frames[paths.index(own)]
+        return f"{file}:{line}"
+
+    def _call_function(self, node: torch.fx.Node) -> None:
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat | int | bool):
+            return
+        if node.target is operator.getitem:
+            self._getitem(node)
+            return
+        if not isinstance(node.target, torch._ops.OpOverload):
+            raise CaptureError(
+                "TP0202",
+                f"the graph calls {node.target}, which is not an ATen operation",
+                where=_line(node),
+                fix="replace it by tensor operations",
+            )
+        self.refs[node] = g.Ref(node.name)
+        self.nodes.append(
+            g.Node(
+                name=node.name,
+                op=str(node.target),
+                args=tuple(self._arg(a) for a in node.args),
+                kwargs={k: self._arg(a) for k, a in node.kwargs.items()},
+                outputs=self._metas(value),
+                source=_line(node),
+            )
+        )
+
+    def _getitem(self, node: torch.fx.Node) -> None:
+        base, index = node.args
+        assert isinstance(base, torch.fx.Node) and isinstance(index, int)
+        if base.op != "call_module":
+            self.refs[node] = g.Ref(self.refs[base].name, index)
+            return
+        child = f"{self.key}.{base.target}" if self.key else str(base.target)
+        leaves = output_leaves(self.owner.graph_of(child))
+        size = leaves[index].meta.get("val")
+        if isinstance(size, torch.SymInt):
+            self.sizes[node] = symbols.to_dim(size, self.owner.rename)
+        else:
+            position = sum(_is_tensor(leaf) for leaf in leaves[:index])
+            self.refs[node] = g.Ref(self.refs[base].name, position)
+
+    def _output(self, node: torch.fx.Node) -> None:
+        self.outputs = [self.refs[leaf] for leaf in output_leaves(self.graph) if _is_tensor(leaf)]
+
+    def _metas(self, value: Any) -> tuple[g.TensorMeta | None, ...]:
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(self._meta(v) if isinstance(v, torch.Tensor) else None for v in items)
+
+    def _meta(self, tensor: torch.Tensor) -> g.TensorMeta:
+        shape = tuple(symbols.to_dim(size, self.owner.rename) for size in tensor.shape)
+        return g.TensorMeta(shape, dtype_name(tensor.dtype))
+
+    def _arg(self, arg: Any) -> g.Arg:
+        if isinstance(arg, torch.fx.Node):
+            if arg in self.refs:
+                return self.refs[arg]
+            if arg in self.sizes:
+                return self.sizes[arg]
+            value = arg.meta.get("val")
+            return symbols.to_dim(value, self.owner.rename) if isinstance(value, torch.SymInt) else value
+        if isinstance(arg, list | tuple):
+            return [self._arg(item) for item in arg]
+        if isinstance(arg, torch.SymInt):
+            return symbols.to_dim(arg, self.owner.rename)
+        if isinstance(arg, torch.dtype):
+            return g.Dtype(dtype_name(arg))
+        if isinstance(arg, torch.device):
+            return g.Device(str(arg))
+        if isinstance(arg, torch.layout):
+            return g.Layout(str(arg).removeprefix("torch."))
+        if isinstance(arg, torch.memory_format):
+            return g.MemoryFormat(str(arg).removeprefix("torch."))
+        if arg is None or isinstance(arg, bool | int | float | str):
+            return arg
+        raise CaptureError(
+            "TP0202",
+            f"an operation has an argument of type {type(arg).__name__}, which is not supported",
+            where=self.key or None,
+            fix="replace the operation by one that takes tensors, numbers and strings",
+        )
+
+    def _add_hints(self) -> None:
+        """Names values after the variables that the source assigns them to."""
+        groups: dict[source.Statement, list[int]] = defaultdict(list)
+        for index, node in enumerate(self.nodes):
+            place = node.source.rpartition(":") if node.source else None
+            statement = source.statement_at(place[0], int(place[2])) if place else None
+            if statement is not None:
+                groups[statement].append(index)
+        users: dict[str, set[str]] = defaultdict(set)
+        for node in self.nodes:
+            for ref in g.refs([node.args, node.kwargs]):
+                users[ref.name].add(node.name)
+        for ref in self.outputs:
+            users[ref.name].add("")
+        for statement, members in groups.items():
+            inside = {self.nodes[i].name for i in members}
+            leaving = [i for i in members if users[self.nodes[i].name] - inside]
+            targets = [name for name in statement.targets if name != "_"]
+            if len(leaving) in (1, len(targets)):
+                for index, name in zip(leaving, targets, strict=False):
+                    self.nodes[index] = g.replace(self.nodes[index], hint=name)
+
+
+def output_leaves(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """What a module's graph returns, without None and plain numbers."""
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    leaves = pytree.tree_leaves(output.args[0], is_leaf=lambda x: x is None)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)]
+
+
+def _is_tensor(node: torch.fx.Node) -> bool:
+    return not isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat)
+
+
+def _first_traced(tree: torch.nn.Module, key: str) -> torch.fx.Node | None:
+    for node in tree.get_submodule(key).graph.nodes:  # type: ignore[union-attr]
+        if node.op == "call_module":
+            found = _first_traced(tree, f"{key}.{node.target}")
+            if found is not None:
+                return found
+        elif (
+            node.op == "call_function"
+            and {"stack_trace", "nn_module_stack"} <= node.meta.keys()
+            and _is_tensor(node)
+        ):
+            return node
+    return None
+
+
+def _line(node: torch.fx.Node) -> str | None:
+    frame = source.innermost_frame(node.meta.get("stack_trace"))
+    return f"{frame[0]}:{frame[1]}" if frame else None
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
