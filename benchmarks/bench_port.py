@@ -15,14 +15,15 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-LLAMA_7B = """
-import resource, sys, time, torch, transformers, torchport
+LLAMA_7B = r"""
+import re, sys, time, torch, transformers, torchport
 start = time.perf_counter()
 with torch.device("meta"):
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(use_cache=False))
     ids = torch.zeros(1, 16, dtype=torch.int64)
 torchport.port(model, (ids,), out=sys.argv[1], name="llama_7b")
-print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+peak = re.search(r"VmHWM:\s+(\d+) kB", open("/proc/self/status").read())
+print(time.perf_counter() - start, int(peak.group(1)) / 2**20)
 """
 
 

@@ -293,8 +293,10 @@ def recurrent(leaf: Leaf) -> Layer:
 
 
 def _recurrent_weights(leaf: Leaf, a: Args) -> None:
-    """The weights come in torch's order and under torch's names."""
+    """The weights come in torch's order and under torch's names, in the dtype that constructors read."""
     names = [leaf.module.params[ref.name] for ref in a["params"]]
+    if any(leaf.emitter.graph.weights[name].meta.dtype != "float32" for name in names):
+        raise NotALayer
     kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if a["has_biases"] else [])]
     kinds += ["weight_hr"] if leaf.module.attributes.get("proj_size") else []
     prefix = f"{leaf.module.path}." if leaf.module.path else ""
@@ -354,7 +356,7 @@ def _activation(leaf: Leaf) -> Layer:
     """A module of any class whose whole graph is one activation function."""
     nodes = leaf.module.nodes
     function = _ACTIVATIONS.get(nodes[0].op) if len(nodes) == 1 else None
-    if function is None or not leaf.module.inputs[0].meta.is_float:
+    if function is None or not leaf.module.inputs or not leaf.module.inputs[0].meta.is_float:
         raise NotALayer
     a = Args(nodes[0])
     leaf.data(a, "self")

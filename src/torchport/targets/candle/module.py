@@ -126,10 +126,12 @@ class ModuleWriter:
             if weight.meta.dtype == "float32":
                 init = f'vb.get({words}, "{local}")?'
             else:
-                dtype = rust.DTYPES.get(weight.meta.dtype)
-                if dtype is None:
-                    raise Unsupported(f"weight {weight_name} has dtype {weight.meta.dtype}")
+                dtype = rust.STORED.get(weight.meta.dtype)
                 init = f'vb.get_with_hints_dtype({words}, "{local}", Default::default(), DType::{dtype})?'
+                if dtype is None:
+                    reason = f"{weight_name} has dtype {weight.meta.dtype}, which candle does not have"
+                    self.e.body.todos.append(Todo("weight", path, self.module.source, reason))
+                    init = f'torchport_runtime::todo("{reason}")?'
             name = self.e.add_field(local.replace("parametrizations.", ""), "Tensor", init)
             self.e.values[g.Ref(node_name)] = Value(f"self.{name}", "owned")
             self.e.metas[g.Ref(node_name)] = weight.meta
@@ -317,6 +319,9 @@ class ModuleWriter:
             function = OPS.get(node.op)
             if function is None:
                 raise Unsupported(_no_row(node))
+            for meta in node.outputs:
+                if meta is not None and meta.dtype not in rust.DTYPES:
+                    raise Unsupported(f"candle has no dtype {meta.dtype}")
             args = Args(node)
             result = function(self.e, args)
             args.check_all_read()

@@ -73,6 +73,8 @@ DTYPES = {
     "int32": "I32",
     "int64": "I64",
 }
+STORED = {**DTYPES, "int8": "I16"}
+"""How weights are read. No operation may give an int8, which would not wrap; one may convert it."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Rows of operations: what is computed, on which inputs. `test_ops` proves each as a layer of one model."""
 
-from . import arithmetic, convolution, index, layers, norms, products, reduce, shape, sizes, unary
+from . import arithmetic, convolution, index, layers, norms, products, recurrent, reduce, shape, sizes, unary
 from .table import Everything, Row, Table
 
-_MODULES = (arithmetic, unary, reduce, shape, index, products, convolution, norms, layers, sizes)
+_MODULES = (arithmetic, unary, reduce, shape, index, products, convolution, norms, layers, recurrent, sizes)
 TABLES: tuple[Table, ...] = tuple(module.table for module in _MODULES)
 
 __all__ = ["TABLES", "Everything", "Row", "Table"]

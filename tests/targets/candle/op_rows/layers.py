@@ -109,61 +109,6 @@ layer(
 layer("spectral_norm_linear", lambda: spectral_norm(nn.Linear(5, 4)), randn(3, 5))
 layer("spectral_norm_conv", lambda: spectral_norm(nn.Conv2d(3, 4, 3)), randn(2, 3, 5, 6))
 
-# recurrence
-_RECURRENT: dict[str, dict] = {
-    "plain": {},
-    "stacked": {"num_layers": 3},
-    "bidirectional": {"bidirectional": True, "num_layers": 2},
-    "batch_first": {"batch_first": True},
-    "no_bias": {"bias": False, "num_layers": 2},
-}
-for name, kind in {"lstm": nn.LSTM, "gru": nn.GRU}.items():
-    for option, options in _RECURRENT.items():
-        layer(f"{name}_{option}", lambda k=kind, o=options: k(5, 4, **o), randn(6, 3, 5))
-layer("lstm_projected", lambda: nn.LSTM(5, 6, proj_size=3, num_layers=2), randn(6, 3, 5))
-layer("lstm_projected_bidirectional", lambda: nn.LSTM(5, 6, proj_size=3, bidirectional=True), randn(6, 3, 5))
-
-
-class WithState(nn.Module):
-    """A recurrent layer that starts from given states."""
-
-    def __init__(self, recurrent: nn.Module):
-        super().__init__()
-        self.recurrent = recurrent
-
-    def forward(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-        out, last = self.recurrent(x, states if len(states) == 2 else states[0])
-        return (out, *(last if isinstance(last, tuple) else (last,)))
-
-
-class LastState(nn.Module):
-    """Reads only the last hidden state, as classifiers do."""
-
-    def __init__(self, recurrent: nn.Module):
-        super().__init__()
-        self.recurrent = recurrent
-        self.head = nn.Linear(4, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        _, last = self.recurrent(x)
-        return self.head((last[0] if isinstance(last, tuple) else last)[-1])
-
-
-layer(
-    "lstm_initial_state", lambda: WithState(nn.LSTM(5, 4, 2)), randn(6, 3, 5), randn(2, 3, 4), randn(2, 3, 4)
-)
-layer("gru_initial_state", lambda: WithState(nn.GRU(5, 4, 2)), randn(6, 3, 5), randn(2, 3, 4))
-layer("lstm_last_state", lambda: LastState(nn.LSTM(5, 4)), randn(6, 3, 5))
-layer("gru_last_state", lambda: LastState(nn.GRU(5, 4)), randn(6, 3, 5))
-layer("lstm_cell", lambda: nn.LSTMCell(5, 4), randn(3, 5))
-layer("gru_cell", lambda: nn.GRUCell(5, 4), randn(3, 5))
-layer("rnn_tanh", lambda: nn.RNN(5, 4, num_layers=2), randn(6, 3, 5))
-layer(
-    "rnn_relu",
-    lambda: nn.RNN(5, 4, nonlinearity="relu", bidirectional=True, batch_first=True),
-    randn(6, 3, 5),
-)
-
 # activations
 _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "elu": lambda: nn.ELU(0.7),
@@ -215,6 +160,42 @@ class Snake(nn.Module):
 
 
 layer("snake", Snake, randn(2, 4, 9))
+
+
+class Quantised(nn.Module):
+    """Weights of eight bits with a scale for each column."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randint(-128, 128, (5, 4), dtype=torch.int8))
+        self.scale = nn.Parameter(torch.rand(4) + 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ (self.weight.float() * self.scale)
+
+
+class Constant(nn.Module):
+    """Takes nothing, and is one activation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 5))
+
+    def forward(self) -> Tensor:
+        return self.weight.relu()
+
+
+class AddsConstant(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.constant = Constant()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.constant()
+
+
+layer("weights_of_eight_bits", Quantised, randn(3, 5))
+layer("module_without_inputs", AddsConstant, randn(4, 5))
 
 # shapes and pools as modules
 layer("flatten", lambda: nn.Sequential(nn.Flatten(), nn.Unflatten(1, (5, 4))), randn(3, 4, 5))
