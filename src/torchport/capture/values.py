@@ -52,7 +52,17 @@ def with_values(
     _must_agree(graph, run(keep, False), eager)
     if truth:
         run(put_back, True)
+        _as_their_nodes(graph, plan, residual)
     return golden, residual
+
+
+def _as_their_nodes(graph: Graph, plan: Plan, residual: dict[str, torch.Tensor]) -> None:
+    """An output whose operation was put back before it is as far from the truth as that operation's value."""
+    for call in plan.calls.values():
+        for key, ref in zip(call.outputs, graph.modules[call.module].outputs, strict=True):
+            node = f"{call.name}/{ref.name}"
+            if key in residual and node in residual:
+                residual[key] = residual[node]
 
 
 def _unknown_keys(graph: Graph, plan: Plan) -> set[str]:

@@ -31,6 +31,39 @@ def test_cnn_passes_at_other_batches_and_image_sizes(tmp_path: Path) -> None:
         assert report.passed, (shape, report.first_divergence)
 
 
+class Positions(torch.nn.Module):
+    """Reads nothing of its input but the length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(32, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.table(torch.arange(x.shape[1]))
+
+
+class WithPositions(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.positions = torch.nn.Embedding(99, 8), Positions()
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.words(ids) + self.positions(ids)
+
+
+def test_module_that_reads_only_a_size_is_given_it(tmp_path: Path) -> None:
+    port = make_port(WithPositions(), (zoo.ids(),), out=tmp_path)
+    assert port.check().passed
+    assert port.check((zoo.ids(3, 9),)).passed
+
+
+@pytest.mark.parametrize("name", ["cnn", "mlp"])
+def test_model_passes_with_every_operation_watched(name: str, tmp_path: Path) -> None:
+    model, args = zoo.ZOO[name]()
+    report = make_port(model, args, out=tmp_path, name=name, checks="ops").check()
+    assert report.passed, report.first_divergence
+
+
 LLAMA_7B = r"""
 import re, sys, torch, transformers
 from torchport.pipeline import port as make_port

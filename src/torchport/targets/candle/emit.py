@@ -70,6 +70,8 @@ class Body:
     slots: list[Slot] = field(default_factory=list)
     todos: list[Todo] = field(default_factory=list)
     outputs: int = 1
+    given_sizes: list[str] = field(default_factory=list)
+    """Free sizes that no input shows, so that the caller must give them."""
     calls_module_trait: bool = False
     """It calls `forward` of something that has it only by candle's `Module`."""
     is_layer: bool = False
@@ -192,7 +194,9 @@ class Emitter:
             return f"{value.text}.device()"
         for name in self.module.params:
             return f"{self.values[g.Ref(name)].text}.device()"
-        raise Unsupported("a tensor is made in a module that has neither inputs nor weights")
+        if "device" not in self.field_names:
+            self.add_field("device", "Device", "vb.device().clone()")
+        return "&self.device"
 
 
 def _expr(expr: g.Expr, number: Callable[[int], str]) -> str:

@@ -42,11 +42,13 @@ class Struct:
     uses_config: bool = False
     inputs: int = 1
     outputs: int = 1
+    sizes: tuple[str, ...] = ()
+    """Free sizes that `forward` is given beside its tensors."""
 
     @property
     def is_plain(self) -> bool:
         """One tensor in, one out: it implements candle's `Module`."""
-        return self.inputs == 1 and self.outputs == 1
+        return self.inputs == 1 and self.outputs == 1 and not self.sizes
 
 
 @dataclass
@@ -358,9 +360,13 @@ class ModuleWriter:
             self.e.body.calls_module_trait = True
             return [f"{home}.forward({value.reference})?"]
         method = layer.method if layer else "forward"
-        args = ", ".join(self.e.ref(arg) for arg in node.args)
+        args = ", ".join([*(self.e.ref(arg) for arg in node.args), *self._given_sizes(node.target)])
         text = f"{home}.{method}({args})?"
         return [text] if len(node.outputs) == 1 else Several(text)
+
+    def _given_sizes(self, key: str) -> list[str]:
+        sizes = self.placed[key].struct.sizes if key in self.placed else ()
+        return [self.e.size(g.Sym(symbol)) for symbol in sizes]
 
     def _is_plain(self, key: str) -> bool:
         """Whether a child is called by candle's `Module`: one tensor in, one out."""
@@ -427,6 +433,7 @@ class ModuleWriter:
             self.e.uses[arg.name] -= 1
         others = [name if i == carried else self.e.values[a].reference for i, a in enumerate(first.args)]
         others[carried] = f"&{name}"
+        others += self._given_sizes(first.target or "")
         self.e.body.calls_module_trait |= self._is_plain(first.target or "")
         item = _item_name(self.vectors[first.target or ""])
         vector = self.vectors[first.target or ""]
@@ -487,10 +494,14 @@ class ModuleWriter:
                 lines += [f"let {symbol} = {name}.dim({axis})?;" for symbol, axis in sorted(found.items())]
             needed -= set(found)
         for symbol in sorted(needed):
-            lines.append(self._derived_size(symbol))
+            line = self._derived_size(symbol)
+            if line is None:
+                self.e.body.given_sizes.append(symbol)
+            else:
+                lines.append(line)
         self.e.body.statements[:0] = lines
 
-    def _derived_size(self, symbol: str) -> str:
+    def _derived_size(self, symbol: str) -> str | None:
         """A size that no input shows as it is, but one shows as a multiple."""
         for item in self.module.inputs:
             for axis, dim in enumerate(item.meta.shape):
@@ -499,10 +510,7 @@ class ModuleWriter:
                     name = self.e.values[g.Ref(item.name)].text
                     factor = self.e.slot(expr[1], "factor")
                     return f"let {symbol} = {name}.dim({axis})? / {factor};"
-        self.e.body.todos.append(
-            Todo("size", self.module.path, self.module.source, f"no input of the module shows {symbol}")
-        )
-        return f'let {symbol}: usize = candle::bail!("TODO(torchport): no input shows the size {symbol}");'
+        return None
 
 
 def _no_row(node: g.Node) -> str:

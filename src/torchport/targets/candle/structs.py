@@ -54,7 +54,8 @@ class Library:
             identity = (module.type, _fingerprint(written))
             if identity not in found:
                 token = f"\x06{len(self.groups) + len(found)}\x07"
-                struct = Struct(token, inputs=len(module.inputs), outputs=len(module.outputs))
+                sizes = tuple(written.body.given_sizes)
+                struct = Struct(token, inputs=len(module.inputs), outputs=len(module.outputs), sizes=sizes)
                 found[identity] = Group(struct, [], written)
             group = found[identity]
             group.keys.append(key)
@@ -171,7 +172,7 @@ def _fingerprint(written: Written) -> tuple:
     used = set(rust.tokens(" ".join([*body.statements, body.result, *(f.init for f in body.fields)])))
     slots = tuple((s.role, s.kind, s.in_forward) if i in used else None for i, s in enumerate(body.slots))
     fields = tuple((f.name, f.type, f.init) for f in body.fields)
-    return (len(body.inputs), tuple(body.statements), body.result, fields, slots)
+    return (len(body.inputs), tuple(body.given_sizes), tuple(body.statements), body.result, fields, slots)
 
 
 def _levels(graph: g.Graph) -> Iterator[list[str]]:

@@ -197,6 +197,7 @@ class _Writer:
         body = group.written.body
         names = self.input_names[group.struct.token]
         inputs = "".join(f", {name}: &Tensor" for name in names)
+        inputs += "".join(f", {size}: usize" for size in body.given_sizes)
         result = "Tensor" if body.outputs == 1 else f"({', '.join(['Tensor'] * body.outputs)})"
         lines = [self._filled(line, group) for line in body.statements]
         if self._is_probed(group) and names:
@@ -211,7 +212,7 @@ class _Writer:
         ]
 
     def _imports(self, text: str) -> list[str]:
-        candle = [name for name in ("DType", "Result", "Tensor") if re.search(rf"\b{name}\b", text)]
+        candle = [name for name in ("DType", "Device", "Result", "Tensor") if re.search(rf"\b{name}\b", text)]
         if any(g.struct.is_plain or g.written.body.calls_module_trait for g in self.library.groups):
             candle.append("Module")
         types = [name for name in _RUNTIME_TYPES if re.search(rf"\b{name}\b[,>]", text)]
