@@ -121,15 +121,11 @@ def _functionalise(
     program: torch.export.ExportedProgram, decompose: Decompose | None
 ) -> torch.export.ExportedProgram:
     """In-place operations become pure ones; high-level operations stay whole unless `decompose` says so."""
-    program = program.run_decompositions({})
-    if decompose is None:
-        return program
-    table = torch.export.default_decompositions()
-    unwanted = {n.target for n in program.graph.nodes if n.op == "call_function"}
+    table = torch.export.default_decompositions() if decompose is not None else {}
     chosen = {
-        op: table[op] for op in unwanted if op in table and str(op) not in HANDLED and decompose(str(op))
+        op: rule for op, rule in table.items() if str(op) not in HANDLED and decompose and decompose(str(op))
     }
-    return program.run_decompositions(chosen) if chosen else program
+    return program.run_decompositions(chosen)
 
 
 def weights_of(
