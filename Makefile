@@ -53,5 +53,5 @@ bench: setup cargo
 
 lock:
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \
-		--custom-compile-command "make lock" --extra zoo --extra dev --python-version 3.11 \
+		--custom-compile-command "make lock" --extra zoo --extra dev --extra html --extra tui --extra dataframe --python-version 3.11 \
 		pyproject.toml --output-file requirements.lock

@@ -154,6 +154,28 @@ CODES: dict[str, Explanation] = {
         "The disk is full, or the directory does not allow it. Nothing half-written was left.",
         "Free some space or choose another --out directory.",
     ),
+    # Reports
+    "TP0340": Explanation(
+        "there is no report",
+        "The directory holds no report.json: the run was interrupted before there was a verdict, or it is "
+        "not a run.",
+        "Run `torchport port` or `torchport check` again to its end, and give the directory that it names.",
+    ),
+    "TP0341": Explanation(
+        "the report cannot be read",
+        "The file is cut off, is not JSON, or is not a report that this version of torchport knows.",
+        "Run `torchport check` on the port again, which writes a new report.",
+    ),
+    "TP0342": Explanation(
+        "there is nothing to compare",
+        "The two sides have no name in common, or one of them is empty, so no verdict can be reached.",
+        "Check that both are of the same model; --map OLD=NEW renames what is called otherwise.",
+    ),
+    "TP0343": Explanation(
+        "the run lacks what is asked for",
+        "A report was found, but not the layer, trace or project beside it that this needs.",
+        "Name a layer that the report lists, and keep the directory of a run together.",
+    ),
     # Convert
     "TP0401": Explanation(
         "unsupported operations remain",

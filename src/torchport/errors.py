@@ -7,6 +7,7 @@
     ├── TraceError       TP031x   a trace cannot be read, or lacks something
     ├── WeightsError     TP032x   a weights file lacks something
     ├── DiskError        TP033x   a file cannot be written
+    ├── ReportError      TP034x   a run's report cannot be read, or lacks something
     ├── ConvertError     TP04xx   the capture cannot be turned into code
     ├── BuildError       TP05xx   the code cannot be built
     ├── RunError         TP06xx   the port cannot be run
@@ -28,6 +29,7 @@ __all__ = [
     "Explanation",
     "ManifestError",
     "ParityError",
+    "ReportError",
     "RunError",
     "SpecError",
     "TorchportError",
@@ -95,6 +97,10 @@ class ParityError(TorchportError, AssertionError):
 
 class DiskError(TorchportError):
     """A file cannot be written."""
+
+
+class ReportError(TorchportError):
+    """The report of a run cannot be read, or lacks something."""
 
 
 class UsageError(TorchportError):

@@ -21,6 +21,7 @@ class Call:
     inputs: list[str]
     outputs: list[str]
     source: str | None
+    """The line that makes the call; for the model itself, the line that defines its class."""
     parent: str | None
     module: str
 
@@ -42,7 +43,9 @@ def make_plan(graph: Graph) -> Plan:
     plan = Plan(root=_root_name(graph))
     walk = _Walk(graph, plan)
     name = walk.next_name(graph.root)
-    walk.call(graph.root, name, None, [f"{name}<{i}" for i in range(len(graph.root.inputs))])
+    walk.call(
+        graph.root, name, None, [f"{name}<{i}" for i in range(len(graph.root.inputs))], graph.root.source
+    )
     return plan
 
 
@@ -66,7 +69,9 @@ class _Walk:
         self.counts[base] += 1
         return base if nth == 0 else f"{base}#{nth}"
 
-    def call(self, module: Module, name: str, parent: str | None, given: list[str]) -> list[str]:
+    def call(
+        self, module: Module, name: str, parent: str | None, given: list[str], source: str | None
+    ) -> list[str]:
         """Walks one call and gives the keys of its outputs; `given` are the keys of its inputs."""
         self.plan.events.append(("enter", name))
         inputs = [f"{name}<{i}" for i in range(len(module.inputs))]
@@ -80,7 +85,7 @@ class _Walk:
         for own, ref in zip(outputs, module.outputs, strict=True):
             self.store(own, keys.get(ref, own))
         self.plan.calls[name] = Call(
-            name, module.path, module.type, inputs, outputs, module.source, parent, module.key
+            name, module.path, module.type, inputs, outputs, source, parent, module.key
         )
         self.plan.events.append(("exit", name))
         return outputs
@@ -91,7 +96,9 @@ class _Walk:
         name = self.next_name(module)
         for i, arg in enumerate(node.args):
             keys.setdefault(arg, f"{name}<{i}")
-        outputs = self.call(module, name, parent, [keys[arg] for arg in node.args])
+        outputs = self.call(
+            module, name, parent, [keys[arg] for arg in node.args], node.source or module.source
+        )
         for i, key in enumerate(outputs):
             keys[Ref(node.name, i)] = self.plan.resolve(key)
 

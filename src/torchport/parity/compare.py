@@ -9,7 +9,7 @@ leaving it shows its operations and outputs.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -18,6 +18,7 @@ import torch
 
 from torchport.parity.calls import Call, Event, checked_events
 from torchport.parity.metrics import compare
+from torchport.parity.picture import Picture, draw
 from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.tolerance import Drift, Fixed, NoiseFloor, Rule
 from torchport.parity.trace import Trace
@@ -31,6 +32,7 @@ class _Finding(NamedTuple):
     passed: bool
     reason: str | None
     measured: Measured | None
+    key: str
 
     @property
     def is_evidence(self) -> bool:
@@ -53,12 +55,13 @@ def compare_traces(
     events: Iterable[Event],
     truth: Path | None = None,
     rule: Rule | None = None,
+    seen: Callable[[Layer], None] | None = None,
 ) -> Parity:
     """Judge every call of a port by its own error, and the model's outputs by the chained error.
 
     `calls` are in the order in which they end, `events` in the order of execution. Own errors are
     judged by `rule`, by default the noise floor; chained outputs by `Drift`, unless `rule` is
-    `Fixed`, which then holds for both.
+    `Fixed`, which then holds for both. `seen` is shown each layer as soon as it is judged.
     """
     with ExitStack() as stack:
 
@@ -71,17 +74,24 @@ def compare_traces(
             lockstep=opened(lockstep),
             chained=opened(chained),
         )
-        return _Comparison(traces, list(calls), rule or NoiseFloor()).run(events)
+        return _Comparison(traces, list(calls), rule or NoiseFloor(), seen).run(events)
 
 
 class _Comparison:
-    def __init__(self, traces: _Traces, calls: Sequence[Call], rule: Rule) -> None:
-        self.traces = traces
+    def __init__(
+        self,
+        traces: _Traces,
+        calls: Sequence[Call],
+        rule: Rule,
+        seen: Callable[[Layer], None] | None,
+    ) -> None:
+        self.traces, self.seen = traces, seen
         self.calls = {call.name: call for call in calls}
         self.rule = rule
         self.chained_rule: Rule = rule if isinstance(rule, Fixed) else Drift()
         self.own: dict[str, list[_Finding]] = defaultdict(list)
         self.chained: dict[str, list[_Finding]] = {}
+        self.layers: dict[str, Layer] = {}
         self.culprit: tuple[str, _Finding] | None = None
         self.nodes = _nodes_by_call(traces)
 
@@ -103,7 +113,7 @@ class _Comparison:
         return Parity(
             passed=proven and divergence is None,
             rule=self.rule.name,
-            layers=tuple(self._layer(call) for call in self.calls.values()),
+            layers=tuple(self.layers[name] for name in self.calls),
             first_divergence=divergence,
             outputs=_worst(outputs),
             compared=compared,
@@ -137,6 +147,9 @@ class _Comparison:
         self.chained[call.name] = [
             self._measure_chained(call, _output(call, index), key) for index, key in enumerate(call.outputs)
         ]
+        self.layers[call.name] = layer = self._layer(call)
+        if self.seen is not None:
+            self.seen(layer)
 
     def _found(self, owner: str, finding: _Finding | None) -> None:
         if finding is None:
@@ -177,7 +190,7 @@ class _Comparison:
         metrics = compare(golden, candidate, residual, rtol=rule.rtol, atol=rule.atol)
         verdict = rule.judge(metrics)
         measured = Measured(**dict(metrics), key=key, **verdict._asdict())
-        return _Finding(call.name, what, verdict.passed, verdict.reason, measured)
+        return _Finding(call.name, what, verdict.passed, verdict.reason, measured, key)
 
     def _layer(self, call: Call) -> Layer:
         found, chained = self.own[call.name], self.chained[call.name]
@@ -196,7 +209,12 @@ class _Comparison:
             reason=reason,
             source=call.source,
             rule=None if own is None else own.rule,
+            parent=call.parent,
+            picture=None if own is None else self._picture(own),
         )
+
+    def _picture(self, own: Measured) -> Picture | None:
+        return draw(self.traces.golden.get(own.key), self.traces.lockstep.get(own.key), own.golden_max)
 
     def _nothing(self, call: Call, found: list[_Finding]) -> str | None:
         """Why there was nothing to compare for a call, if there was nothing."""
@@ -230,6 +248,7 @@ class _Comparison:
             kind=kind,
             reason=finding.reason or "",
             metrics=finding.measured,
+            key=finding.key,
         )
 
 
@@ -250,7 +269,7 @@ def _output(call: Call, index: int) -> str:
 
 
 def _missing(call: Call, what: str, key: str) -> _Finding:
-    return _Finding(call.name, what, False, f"the port computed no value for {key}", None)
+    return _Finding(call.name, what, False, f"the port computed no value for {key}", None, key)
 
 
 def _vacuous(finding: _Finding) -> _Finding:

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from torchport.parity.metrics import Metrics
+from torchport.parity.picture import Picture
 
 
 class Measured(Metrics):
@@ -34,7 +35,37 @@ class Layer(BaseModel):
     reason: str | None = None
     """Why it failed, or why there was nothing to compare."""
     source: str | None = None
+    """The line of the user's code that makes the call, where it is known."""
     rule: str | None = None
+    parent: str | None = None
+    """The call that makes this call; None for the model itself."""
+    picture: Picture | None = None
+    """Where in the tensor of `own` the error lies, and how the values are spread."""
+
+
+class Operation(BaseModel):
+    """The operation inside the culprit at which it first goes wrong, each given golden operands."""
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
+
+    node: str
+    op: str
+    source: str | None
+    reason: str
+    metrics: Measured | None
+
+
+class Suggestion(BaseModel):
+    """A hypothesis that was computed, and reproduces what the port computed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    """A stable name of the hypothesis, such as `eps`."""
+    text: str
+    explains: float
+    """The share of the squared error that is gone when the hypothesis is taken for true; 1 is all."""
+    node: str | None = None
 
 
 class Divergence(BaseModel):
@@ -53,6 +84,14 @@ class Divergence(BaseModel):
     reason: str
     metrics: Measured | None
     """None when the port computed no such value."""
+    key: str | None = None
+    """The trace key of the value at which it showed."""
+    operation: Operation | None = None
+    suggestions: tuple[Suggestion, ...] = ()
+    edits: tuple[str, ...] = ()
+    """Where the port's source is not what was generated, as hunks of a unified diff."""
+    snippet: str | None = None
+    """The folder with the culprit's tensors and the scripts that draw them and run it alone."""
 
 
 class Parity(BaseModel):
