@@ -39,6 +39,9 @@ class EchoTarget:
             save_file(load_file(weights), files["weights"])
         return Conversion(folder, files, self.unmapped, {"name": graph.name})
 
+    def source(self, conversion: Conversion) -> Path | None:
+        return None
+
     def build(self, conversion: Conversion, progress: Progress) -> Path:
         self.built += 1
         return conversion.folder / "program"

@@ -5,6 +5,7 @@ Looked at before a port is built and run, because a missing file is found in mil
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import safetensors
@@ -13,6 +14,20 @@ from torchport.capture.graph import Graph
 from torchport.capture.plan import Plan
 from torchport.errors import TraceError, WeightsError
 from torchport.parity.trace import Trace
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where the files of a run are."""
+
+    graph: Graph
+    trace: Path
+    lockstep: Path
+    weights: Path
+    """As they were recorded."""
+    stored: Path
+    """As the port loads them."""
+
 
 _STORED_FLOATS = ("F", "BF")
 

@@ -20,7 +20,7 @@ from torchport.capture.symbols import parse_dynamic
 from torchport.errors import CaptureError, DiskError, UsageError
 from torchport.files import write_atomically
 from torchport.hints import read_hints, wished_axes
-from torchport.proof import Port, explained, quiet, rule_of
+from torchport.proof import Port, quiet, rule_of, todos_of
 from torchport.report.model import Report
 from torchport.targets.base import Progress, find_target
 
@@ -193,7 +193,7 @@ def codegen(
     if target is not None:
         write_atomically(target, format_rust(generated.source))
     operations = {node.op for module in graph.modules.values() for node in module.nodes} - {"call"}
-    todos = explained(((t.op, t.layer, t.source, t.reason) for t in generated.todos), graph)
+    todos = todos_of(((t.op, t.layer, t.source, t.reason) for t in generated.todos), graph)
     unsupported = {todo.op for todo in todos}
     return {
         "model": generated.model,

@@ -23,7 +23,8 @@ from torchport.capture.plan import make_plan
 from torchport.capture.recorder import Capture, record, record_graph
 from torchport.capture.trace import read_tensors
 from torchport.errors import CaptureError, ManifestError, RunError, UsageError
-from torchport.evidence import check_trace, check_truth, check_weights
+from torchport.evidence import Evidence, check_trace, check_truth, check_weights
+from torchport.files import write_atomically
 from torchport.parity.compare import compare_traces
 from torchport.parity.tolerance import Fixed, Rule
 from torchport.report.model import Report, Seconds, Todo
@@ -72,6 +73,20 @@ class Port:
         if checks == "none":
             place = self.folder / "checked"
             self.checked = self.target.convert(graph, weights, place, checks="layers", hints=hints)
+        if self.source is not None:
+            write_atomically(self.folder / "generated" / self.source.name, self.source.read_bytes())
+
+    @property
+    def source(self) -> Path | None:
+        """The file that a user may edit."""
+        assert self.conversion is not None
+        return self.target.source(self.conversion)
+
+    def sources(self) -> tuple[str, str] | None:
+        """The source as it was generated and as it is now, where both are known."""
+        if self.source is None or not (before := self.folder / "generated" / self.source.name).is_file():
+            return None
+        return before.read_text(), self.source.read_text()
 
     @property
     def _watched(self) -> Conversion:
@@ -90,8 +105,13 @@ class Port:
         *,
         rtol: float | None = None,
         atol: float | None = None,
+        explain: bool = True,
     ) -> Report:
-        """Builds and runs the port and compares every layer with what PyTorch computed."""
+        """Builds and runs the port and compares every layer with what PyTorch computed.
+
+        Where a layer diverges, `explain` looks for the operation and the cause, and keeps the layer's tensors
+        with scripts that draw them and run it alone.
+        """
         assert self.conversion is not None
         rule = rule_of(rtol, atol)
         if (broken := self._not_ready()) is not None:
@@ -103,7 +123,14 @@ class Port:
         graph = self._look_at_files(name)
         with self.timed("build", "building the port"):
             program = self.target.build(self._watched, self.progress)
-        return self._compare(name, graph, program, rule)
+        report = self._compare(name, graph, program, rule)
+        if explain and report.first_divergence is not None:
+            from torchport.explain import explained
+
+            with self.timed("explain", "looking for the cause"):
+                report = explained(self, report, self._evidence(name, graph))
+            report = self._write(report.model_copy(update={"seconds": Seconds(**self.seconds)}))
+        return report
 
     def _record_again(self, args: tuple, kwargs: Mapping[str, Any]) -> str:
         """Golden values for other inputs; the port stays as it is, and must fit them."""
@@ -141,7 +168,7 @@ class Port:
         if self.conversion.unmapped:
             graph, _ = read_manifest(self._capture_file("manifest.json"))
             todos = ((t.op, t.layer, t.source, t.reason) for t in self.conversion.unmapped)
-            return self._unsupported(explained(todos, graph))
+            return self._unsupported(todos_of(todos, graph))
         if self.capture is not None and not self.capture.has_values:
             raise RunError(
                 "TP0702",
@@ -194,6 +221,10 @@ class Port:
                 events=plan.events,
                 truth=truth if truth.is_file() else None,
                 rule=rule,
+                operations={
+                    call.name: [node.name for node in graph.modules[call.module].nodes]
+                    for call in plan.calls.values()
+                },
             )
         if parity.passed and stopped:
             raise RunError("TP0601", f"the port stopped: {stopped[0]}")
@@ -208,6 +239,15 @@ class Port:
 
     def _capture_file(self, ending: str, name: str | None = None) -> Path:
         return self.captures / f"{name or self.name}_{ending}"
+
+    def _evidence(self, name: str, graph: Graph) -> Evidence:
+        return Evidence(
+            graph,
+            trace=self._capture_file("trace.safetensors", name),
+            lockstep=self.folder / "run" / "lockstep.safetensors",
+            weights=self._capture_file("weights.safetensors", name),
+            stored=self._watched.files.get("weights", self.folder / "none"),
+        )
 
     def _files(self) -> dict[str, Path]:
         assert self.conversion is not None
@@ -230,7 +270,7 @@ class Port:
 _TODO = re.compile(r"TODO\(torchport\): (?P<text>(?P<op>\S+).*)")
 
 
-def explained(todos: Iterable[tuple[str, str, str | None, str]], graph: Graph) -> list[Todo]:
+def todos_of(todos: Iterable[tuple[str, str, str | None, str]], graph: Graph) -> list[Todo]:
     """Where a graph is not known, the reason is that of torch.export."""
     reasons = {
         (module.path or graph.root.class_name): node.kwargs.get("reason")

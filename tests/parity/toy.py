@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -117,7 +118,7 @@ class Traces:
     calls: list[Call] = field(default_factory=lambda: list(CALLS))
     events: list[tuple[str, str]] = field(default_factory=lambda: list(EVENTS))
 
-    def compare(self, directory: Path, rule: Rule | None = None) -> Parity:
+    def compare(self, directory: Path, rule: Rule | None = None, **more: Any) -> Parity:
         metadata = {"schema": "1", "root": "Toy", "aliases": json.dumps(self.aliases)}
         paths = {}
         for name in ("golden", "truth", "lockstep", "chained"):
@@ -132,6 +133,7 @@ class Traces:
             paths["chained"],
             truth=paths.get("truth"),
             calls=self.calls,
+            **more,
             events=self.events,
             rule=rule,
         )

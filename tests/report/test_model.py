@@ -47,7 +47,7 @@ def test_json_has_the_fields_of_the_contract() -> None:
         assert layer["own"].keys() >= METRICS and layer["chained"].keys() >= METRICS
     assert data["outputs"].keys() >= METRICS
     assert data["first_divergence"].keys() >= {"layer", "source", "call", "what", "metrics"}
-    assert list(data["seconds"]) == ["capture", "convert", "build", "run", "compare"]
+    assert list(data["seconds"]) == ["capture", "convert", "build", "run", "compare", "explain"]
     assert data["report"] == "out/report.json"
 
 

@@ -89,9 +89,10 @@ class Interpreter:
                 return getattr(torch, arg.name)
             return arg
 
-        args = g.map_args(node.args, evaluate)
-        kwargs = g.map_args(node.kwargs, evaluate)
-        return self._overload(node.op)(*args, **kwargs)
+        return self.apply(node, g.map_args(node.args, evaluate), g.map_args(node.kwargs, evaluate))
+
+    def apply(self, node: g.Node, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return self.overload(node.op)(*args, **kwargs)
 
     def _value(self, ref: g.Ref, values: dict[str, Any], module: g.Module) -> torch.Tensor:
         if ref.name in module.params:
@@ -102,7 +103,7 @@ class Interpreter:
     def _widen(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.double() if self.truth and tensor.is_floating_point() else tensor
 
-    def _overload(self, name: str) -> Any:
+    def overload(self, name: str) -> Any:
         if name not in self.operations:
             # What forward writes to a buffer is a new value here: weights are the model's own tensors.
             namespace, operation, overload = name.replace("aten.copy_.", "aten.copy.").split(".")

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from torchport.capture.graph import CALL, Graph, Module, Node, Ref
+from torchport.capture.source import is_of_torch
 
 
 @dataclass
@@ -21,7 +22,7 @@ class Call:
     inputs: list[str]
     outputs: list[str]
     source: str | None
-    """The line that makes the call; for the model itself, the line that defines its class."""
+    """The user's line that makes the call; for the model itself, the line that defines its class."""
     parent: str | None
     module: str
 
@@ -80,7 +81,7 @@ class _Walk:
             keys[Ref(item.name)] = self.store(own, known)
         for node in module.nodes:
             if node.op == CALL:
-                self.child(node, name, keys)
+                self.child(node, name, keys, source)
         outputs = [name if i == 0 else f"{name}:{i}" for i in range(len(module.outputs))]
         for own, ref in zip(outputs, module.outputs, strict=True):
             self.store(own, keys.get(ref, own))
@@ -90,15 +91,14 @@ class _Walk:
         self.plan.events.append(("exit", name))
         return outputs
 
-    def child(self, node: Node, parent: str, keys: dict[Ref, str]) -> None:
+    def child(self, node: Node, parent: str, keys: dict[Ref, str], calling: str | None) -> None:
         assert node.target is not None
         module = self.graph.modules[node.target]
         name = self.next_name(module)
         for i, arg in enumerate(node.args):
             keys.setdefault(arg, f"{name}<{i}")
-        outputs = self.call(
-            module, name, parent, [keys[arg] for arg in node.args], node.source or module.source
-        )
+        source = calling if is_of_torch(node.source) else node.source or module.source
+        outputs = self.call(module, name, parent, [keys[arg] for arg in node.args], source)
         for i, key in enumerate(outputs):
             keys[Ref(node.name, i)] = self.plan.resolve(key)
 

@@ -31,6 +31,11 @@ def frames(stack_trace: str | None) -> list[tuple[str, int]]:
     return [(file, int(line)) for file, line in found if not file.startswith("torch/")]
 
 
+def is_of_torch(source: str | None) -> bool:
+    """Whether a line is torch's own, such as that of nn.Sequential which calls the next layer."""
+    return source is not None and re.search(r"[/\\]torch[/\\](nn|_\w+|ao|utils)[/\\]", source) is not None
+
+
 def innermost_frame(stack_trace: str | None) -> tuple[str, int] | None:
     found = frames(stack_trace)
     return found[-1] if found else None

@@ -7,9 +7,8 @@ The culprit is the first wrong value in the order of execution: entering a call 
 leaving it shows its operations and outputs.
 """
 
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -56,12 +55,14 @@ def compare_traces(
     truth: Path | None = None,
     rule: Rule | None = None,
     seen: Callable[[Layer], None] | None = None,
+    operations: Mapping[str, Sequence[str]] | None = None,
 ) -> Parity:
     """Judge every call of a port by its own error, and the model's outputs by the chained error.
 
     `calls` are in the order in which they end, `events` in the order of execution. Own errors are
     judged by `rule`, by default the noise floor; chained outputs by `Drift`, unless `rule` is
     `Fixed`, which then holds for both. `seen` is shown each layer as soon as it is judged.
+    `operations` lists the operations of a call in the order of execution, for traces that hold them.
     """
     with ExitStack() as stack:
 
@@ -74,7 +75,7 @@ def compare_traces(
             lockstep=opened(lockstep),
             chained=opened(chained),
         )
-        return _Comparison(traces, list(calls), rule or NoiseFloor(), seen).run(events)
+        return _Comparison(traces, list(calls), rule or NoiseFloor(), seen, operations or {}).run(events)
 
 
 class _Comparison:
@@ -84,6 +85,7 @@ class _Comparison:
         calls: Sequence[Call],
         rule: Rule,
         seen: Callable[[Layer], None] | None,
+        operations: Mapping[str, Sequence[str]],
     ) -> None:
         self.traces, self.seen = traces, seen
         self.calls = {call.name: call for call in calls}
@@ -93,7 +95,7 @@ class _Comparison:
         self.chained: dict[str, list[_Finding]] = {}
         self.layers: dict[str, Layer] = {}
         self.culprit: tuple[str, _Finding] | None = None
-        self.nodes = _nodes_by_call(traces)
+        self.nodes = _nodes_by_call(traces, operations)
 
     def run(self, events: Iterable[Event]) -> Parity:
         for kind, name in checked_events(events, self.calls):
@@ -252,15 +254,16 @@ class _Comparison:
         )
 
 
-def _nodes_by_call(traces: _Traces) -> dict[str, list[str]]:
-    """The keys of single operations that both have, by their call, add_2 before add_10."""
+def _nodes_by_call(traces: _Traces, operations: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The keys of single operations that both have, by their call, in the order of execution."""
     nodes: dict[str, list[str]] = defaultdict(list)
     for key in traces.lockstep:
         call, slash, _ = key.rpartition("/")
         if slash and key in traces.golden:
             nodes[call].append(key)
-    for keys in nodes.values():
-        keys.sort(key=lambda key: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", key)])
+    for call, keys in nodes.items():
+        place = {f"{call}/{node}": index for index, node in enumerate(operations.get(call, ()))}
+        keys.sort(key=lambda key: (place.get(key, len(place)), key))
     return nodes
 
 

@@ -38,6 +38,7 @@ class Seconds(BaseModel):
     build: float | None = None
     run: float | None = None
     compare: float | None = None
+    explain: float | None = None
 
 
 class Report(BaseModel):

@@ -48,6 +48,10 @@ class Target(Protocol):
         self, graph: Graph, weights: Path | None, folder: Path, *, checks: str, hints: dict[str, Any]
     ) -> Conversion: ...
 
+    def source(self, conversion: Conversion) -> Path | None:
+        """The file of the port that a user reads and may edit, if there is one."""
+        ...
+
     def build(self, conversion: Conversion, progress: Progress) -> Path: ...
 
     def run(self, conversion: Conversion, program: Path, trace: Path, mode: str, record: Path) -> str | None:

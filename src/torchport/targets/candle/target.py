@@ -36,6 +36,9 @@ class CandleTarget:
         todos = tuple(Unmapped(t.op, t.layer, t.source, t.reason) for t in generated.todos)
         return Conversion(folder, files, todos, {"name": graph.name, "model": generated.model})
 
+    def source(self, conversion: Conversion) -> Path:
+        return conversion.folder / "src" / "model.rs"
+
     def build(self, conversion: Conversion, progress: Progress) -> Path:
         return build.build(conversion.folder, conversion.details["name"], progress)
 

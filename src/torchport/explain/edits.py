@@ -1,0 +1,101 @@
+"""What a user changed in generated source, and the same change made in other source that was generated likewise.
+
+In: the source as it was generated and as it is now. Out: hunks to show, and edits of tokens that can be carried over.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, product
+
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|\d+(?:\.\d+)?(?:e[-+]?\d+)?\w*|\w+|[^\w\s]')
+_CONTEXT = 12
+_MOST_PLACES = 4
+_MOST_VARIANTS = 12
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Some tokens that became another text, and the tokens around them."""
+
+    before: tuple[str, ...]
+    old: tuple[str, ...]
+    new: str
+    after: tuple[str, ...]
+
+
+def hunks(generated: str, edited: str, name: str) -> tuple[str, ...]:
+    """The difference as a reader wants it: hunks of a unified diff, each with its line numbers."""
+    lines = difflib.unified_diff(
+        generated.splitlines(), edited.splitlines(), f"{name} (generated)", name, n=1, lineterm=""
+    )
+    found: list[list[str]] = []
+    for line in list(lines)[2:]:
+        if line.startswith("@@"):
+            found.append([])
+        found[-1].append(line)
+    return tuple("\n".join(hunk) for hunk in found)
+
+
+def edits_of(generated: str, edited: str) -> list[Edit]:
+    """The difference in tokens; white space and comments do not count."""
+    ours, theirs = _tokens(generated), _tokens(edited)
+    words = [token.group() for token in ours]
+    matcher = difflib.SequenceMatcher(None, words, [token.group() for token in theirs], autojunk=False)
+    found = []
+    for kind, a, b, c, d in matcher.get_opcodes():
+        if kind != "equal":
+            new = edited[theirs[c].start() : theirs[d - 1].end()] if d > c else ""
+            before, after = tuple(words[max(0, a - _CONTEXT) : a]), tuple(words[b : b + _CONTEXT])
+            found.append(Edit(before, tuple(words[a:b]), new, after))
+    return found
+
+
+def carried(edits: list[Edit], source: str) -> Iterator[str]:
+    """The source with the edits made where they fit, the likeliest places first.
+
+    An edit that fits nowhere belongs to code that is not in this source, and is left out.
+    """
+    tokens = _tokens(source)
+    places = [found for edit in edits if (found := _places(edit, tokens, len(source)))]
+    if not places:
+        return
+    for choice in islice(product(*places), _MOST_VARIANTS):
+        result = source
+        for start, end, new in sorted(choice, reverse=True):
+            result = f"{result[:start]} {new} {result[end:]}"
+        yield result
+
+
+def _places(edit: Edit, tokens: list[re.Match[str]], end: int) -> list[tuple[int, int, str]]:
+    """Where the old tokens stand, those with the most of the old surroundings first."""
+    size, words = len(edit.old), [token.group() for token in tokens]
+    starts = [*(token.start() for token in tokens), end]
+    scored = []
+    for at in range(len(words) - size + 1):
+        if tuple(words[at : at + size]) != edit.old:
+            continue
+        left = _common(reversed(edit.before), reversed(words[max(0, at - _CONTEXT) : at]))
+        right = _common(iter(edit.after), iter(words[at + size : at + size + _CONTEXT]))
+        if left + right >= (1 if size else 2):
+            scored.append((-(left + right), at))
+    return [
+        (starts[at], tokens[at + size - 1].end() if size else starts[at], edit.new)
+        for _, at in sorted(scored)[:_MOST_PLACES]
+    ]
+
+
+def _common(first: Iterator[str], second: Iterator[str]) -> int:
+    number = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        number += 1
+    return number
+
+
+def _tokens(source: str) -> list[re.Match[str]]:
+    return [token for token in _TOKEN.finditer(source) if not token.group().startswith("//")]
