@@ -15,7 +15,7 @@ import torch
 
 from torchport.capture.graph import refs
 from torchport.explain.drill import unexplained
-from torchport.explain.guesses import Guess, guesses_about
+from torchport.explain.guesses import Guess, guesses_about, scaled
 from torchport.explain.scene import Scene
 from torchport.explain.trial import Bound, bind, predict
 from torchport.explain.weights import Others, differing, what_it_is
@@ -27,6 +27,7 @@ _AS_GOOD = 1e-9
 _MOST = 3
 _MOST_NODES = 60
 _FIT_STEPS = 14
+_SEARCH_STEPS = 32
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,13 @@ def suggest(scene: Scene, node: str | None, others: Others) -> tuple[Suggestion,
     if not tried:
         bounds = bind(scene)
         chosen = [node] if node in bounds else [n for n in reversed(bounds) if n in _upstream(scene)]
-        for name in chosen[:_MOST_NODES]:
-            tried += _about(scene, bounds[name], len(tried))
-    if not any(one.left <= WORTH_TELLING for one in tried):
-        tried += _about_the_value(scene)
+        chosen = chosen[:_MOST_NODES]
+        for name in chosen:
+            tried += _tried(scene, bounds[name], guesses_about(bounds[name]), len(tried))
+        if not tried:
+            tried += _about_the_value(scene)
+        if not tried:
+            tried += [one for name in chosen for one in _tried(scene, bounds[name], scaled(bounds[name]), 0)]
     best = min((one.left for one in tried), default=1.0)
     good = [one for one in tried if one.left <= max(10 * best, _AS_GOOD) and one.left <= WORTH_TELLING]
     good.sort(key=lambda one: one.rank)
@@ -71,11 +75,12 @@ def _upstream(scene: Scene) -> set[str]:
     return found
 
 
-def _about(scene: Scene, bound: Bound, rank: int) -> Iterator[_Tried]:
-    for number, guess in enumerate(guesses_about(bound)):
+def _tried(scene: Scene, bound: Bound, guesses: Iterator[Guess], rank: int) -> Iterator[_Tried]:
+    """Those of the hypotheses about an operation that are worth telling."""
+    for number, guess in enumerate(guesses):
         found = _fitted(scene, bound, guess) if guess.span else (_left(scene, bound, guess.compute), None)
         if found[0] <= WORTH_TELLING:
-            text = guess.text if found[1] is None else guess.text.format(value=f"{found[1]:g}")
+            text = guess.text if found[1] is None else guess.text.format(value=f"{found[1]:.6g}")
             suggestion = Suggestion(kind=guess.kind, text=text, explains=1.0 - found[0], node=bound.node.name)
             yield _Tried(found[0], rank + number, suggestion)
 
@@ -106,8 +111,6 @@ def _fitted(scene: Scene, bound: Bound, guess: Guess) -> tuple[float, float | No
     grid = [low + index * (high - low) / _FIT_STEPS for index in range(_FIT_STEPS + 1)]
     results = [left(point) for point in grid]
     at = min(range(len(grid)), key=results.__getitem__)
-    if results[at] >= 0.99:
-        return 1.0, None
     best = _golden_section(left, grid[max(0, at - 1)], grid[min(len(grid) - 1, at + 1)])
     exact = left(best)
     for digits in (1, 2, 3):
@@ -119,13 +122,19 @@ def _fitted(scene: Scene, bound: Bound, guess: Guess) -> tuple[float, float | No
 
 
 def _golden_section(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function with one valley between `low` and `high` is least."""
     ratio = (math.sqrt(5) - 1) / 2
-    for _ in range(40):
-        first, second = high - ratio * (high - low), low + ratio * (high - low)
-        if function(first) < function(second):
-            high = second
+    points = [high - ratio * (high - low), low + ratio * (high - low)]
+    values = [function(point) for point in points]
+    for _ in range(_SEARCH_STEPS):
+        if values[0] < values[1]:
+            high = points[1]
+            points = [high - ratio * (high - low), points[0]]
+            values = [function(points[0]), values[0]]
         else:
-            low = first
+            low = points[0]
+            points = [points[1], low + ratio * (high - low)]
+            values = [values[1], function(points[1])]
     return (low + high) / 2
 
 
