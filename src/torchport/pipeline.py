@@ -97,6 +97,7 @@ def port_spec(
     checks: str,
     rtol: float | None,
     atol: float | None,
+    explain: bool = True,
     progress: Progress,
 ) -> Report:
     find_target(target)
@@ -116,7 +117,7 @@ def port_spec(
         checks=checks,
         progress=progress,
     )
-    return made.check(rtol=rtol, atol=atol)
+    return made.check(rtol=rtol, atol=atol, explain=explain)
 
 
 def record_spec(
@@ -206,11 +207,20 @@ def codegen(
 
 
 def check_port(
-    directory: Path, spec: str, *, rtol: float | None, atol: float | None, progress: Progress
+    directory: Path,
+    spec: str | None,
+    *,
+    rtol: float | None,
+    atol: float | None,
+    explain: bool = True,
+    progress: Progress,
 ) -> Report:
-    """Proves a port that was made before, on the inputs of another SPEC."""
+    """Proves a port that was made before, on the inputs that were recorded or on those of a SPEC."""
     rule_of(rtol, atol)
     made = Port.open(directory)
+    made.progress = progress
+    if spec is None:
+        return made.check(rtol=rtol, atol=atol, explain=explain)
     subject = load_spec(spec)
-    made.model, made.progress = subject.model, progress
-    return made.check(subject.args, subject.kwargs, rtol=rtol, atol=atol)
+    made.model = subject.model
+    return made.check(subject.args, subject.kwargs, rtol=rtol, atol=atol, explain=explain)

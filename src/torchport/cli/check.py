@@ -1,4 +1,4 @@
-"""`torchport check`: compare a port that was made before, on other inputs."""
+"""`torchport check`: compare a port that was made before, again or on other inputs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,14 +14,20 @@ def check(
     directory: Annotated[
         Path, typer.Argument(metavar="DIR", help="The directory that `torchport port` wrote.")
     ],
-    spec: options.Spec,
+    spec: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SPEC]", help="A model with other inputs: file.py:callable.", show_default=False
+        ),
+    ] = None,
     rtol: options.Rtol = None,
     atol: options.Atol = None,
+    explain: options.Explain = True,
     as_json: options.Json = False,
 ) -> int:
-    """Prove an existing port again, on the inputs of another SPEC."""
+    """Prove an existing port again, on the recorded inputs or on those of a SPEC."""
     with Progress() as progress:
         from torchport.pipeline import check_port
 
-        report = check_port(directory, spec, rtol=rtol, atol=atol, progress=progress)
+        report = check_port(directory, spec, rtol=rtol, atol=atol, explain=explain, progress=progress)
     return print_report(report, as_json)

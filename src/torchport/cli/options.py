@@ -31,3 +31,6 @@ Atol = Annotated[
     float | None,
     typer.Option(min=0.0, metavar="X", help="Judge by this absolute tolerance, not by the noise floor."),
 ]
+Explain = Annotated[
+    bool, typer.Option("--explain/--no-explain", help="Where a layer diverges, look for the cause.")
+]

@@ -20,6 +20,7 @@ def port(
     checks: options.ChecksOption = options.Checks.layers,
     rtol: options.Rtol = None,
     atol: options.Atol = None,
+    explain: options.Explain = True,
     as_json: options.Json = False,
 ) -> int:
     """Port a model and prove the port, layer by layer."""
@@ -36,6 +37,7 @@ def port(
             checks=checks.value,
             rtol=rtol,
             atol=atol,
+            explain=explain,
             progress=progress,
         )
     return print_report(report, as_json)

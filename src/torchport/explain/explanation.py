@@ -3,40 +3,74 @@
 from __future__ import annotations
 
 import re
+import shutil
+from contextlib import suppress
 from typing import Any
 
 from torchport.capture.source import is_of_torch
+from torchport.errors import TorchportError
 from torchport.evidence import Evidence
-from torchport.explain.drill import drill
-from torchport.explain.edits import edits_of, hunks
+from torchport.explain.drill import drill, port_of
+from torchport.explain.edits import Edit, edits_of, hunks
 from torchport.explain.scene import look_at
+from torchport.explain.snippet import write_snippet
 from torchport.explain.suggest import suggest
 from torchport.explain.weights import Others
+from torchport.parity.result import Divergence
 from torchport.proof import Port
 from torchport.report.model import Report
 
+_MOST_SNIPPETS = 8
+
 
 def explained(port: Port, report: Report, evidence: Evidence) -> Report:
-    """The report with the cause of its first divergence, as far as it can be found."""
+    """The report with the cause of its first divergence, as far as it can be found, and a snippet a failing layer."""
     culprit = report.first_divergence
     if culprit is None:
         return report
-    found: dict[str, Any] = {}
     sources = port.sources()
+    found: dict[str, Any] = {}
     if sources is not None and port.source is not None:
         found["edits"] = hunks(*sources, port.source.name)
-    if culprit.kind == "own" and culprit.key is not None:
-        scene = look_at(evidence, culprit.layer, culprit.key)
-        if scene is not None:
-            folder = port.folder / "snippets" / file_name(culprit.layer)
-            drilled = drill(scene, port, folder / "port", edits_of(*sources) if sources else [])
-            operation = None if drilled is None else drilled.operation
-            if operation is not None and is_of_torch(operation.source):
-                operation = operation.model_copy(update={"source": culprit.source})
-            found["operation"] = operation
-            known = None if operation is None else operation.node
-            found["suggestions"] = suggest(scene, known, Others(evidence.weights))
+    edits = edits_of(*sources) if sources else []
+    if culprit.kind == "own":
+        shutil.rmtree(port.folder / "snippets", ignore_errors=True)
+        found |= _cause(port, culprit, evidence, edits)
+        _others(port, report, evidence)
     return report.model_copy(update={"first_divergence": culprit.model_copy(update=found)})
+
+
+def _cause(port: Port, culprit: Divergence, evidence: Evidence, edits: list[Edit]) -> dict[str, Any]:
+    assert culprit.key is not None
+    scene = look_at(evidence, culprit.layer, culprit.key)
+    if scene is None:
+        return {}
+    folder = port.folder / "snippets" / file_name(culprit.layer)
+    write_snippet(folder, culprit.layer, scene)
+    drilled = drill(scene, port, folder / "port", edits)
+    operation = None if drilled is None else drilled.operation
+    if operation is not None and is_of_torch(operation.source):
+        operation = operation.model_copy(update={"source": culprit.source})
+    known = None if operation is None else operation.node
+    return {
+        "operation": operation,
+        "suggestions": suggest(scene, known, Others(evidence.weights)),
+        "snippet": str(folder),
+    }
+
+
+def _others(port: Port, report: Report, evidence: Evidence) -> None:
+    """Snippets of the other layers that fail by themselves: their tensors, and a port that is not built yet."""
+    failed = [layer for layer in report.layers if not layer.passed and layer.own is not None]
+    culprit = report.first_divergence
+    for layer in failed[:_MOST_SNIPPETS]:
+        assert layer.own is not None and culprit is not None
+        scene = None if layer.name == culprit.layer else look_at(evidence, layer.name, layer.own.key)
+        if scene is not None:
+            folder = port.folder / "snippets" / file_name(layer.name)
+            write_snippet(folder, layer.name, scene)
+            with suppress(TorchportError):
+                port_of(scene, port, folder / "port")
 
 
 def file_name(layer: str) -> str:

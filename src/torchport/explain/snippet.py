@@ -1,0 +1,145 @@
+"""What is handed over for a failing layer: its tensors, a script that draws them, and the layer as a port of its own.
+
+In: the scene of the layer. Out: a folder with `tensors.safetensors`, `plot.py`, `rerun.py` and `port`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from string import Template
+
+from torchport.capture.trace import write_tensors
+from torchport.explain.scene import Scene
+from torchport.files import write_atomically
+
+
+def write_snippet(folder: Path, layer: str, scene: Scene) -> None:
+    """Writes the tensors and the scripts; the port beside them is another's business."""
+    tensors = {f"input/{key}": tensor for key, tensor in zip(scene.slice.inputs, scene.inputs, strict=True)}
+    tensors |= {f"golden/{key}": scene.golden(key) for key in scene.slice.outputs}
+    tensors |= {f"candidate/{key}": tensor for key, tensor in scene.observed.items()}
+    tensors |= {f"weight/{name}": tensor for name, tensor in scene.stored.items()}
+    write_tensors(folder / "tensors.safetensors", tensors, {"schema": "1", "layer": layer, "key": scene.key})
+    for name, text in (("plot.py", _PLOT), ("rerun.py", _RERUN)):
+        write_atomically(folder / name, Template(text).safe_substitute(layer=layer.replace('"', "'")))
+
+
+_RERUN = '''\
+"""Runs $layer alone in Rust and compares each of its operations with PyTorch.
+
+Edit port/rust/src/model.rs, then run this again: only this layer is built. The values that come from the layers inside
+it are the recorded ones.
+"""
+
+import sys
+from pathlib import Path
+
+from torchport.cli import main
+
+port = Path(__file__).resolve().parent / "port"
+sys.exit(main(["check", str(port), "--no-explain", *sys.argv[1:]]))
+'''
+
+_PLOT = '''\
+"""Draws $layer: histograms of the golden and the candidate values, and heatmaps of both and of the error.
+
+Writes plot.html and plot.png beside this file. Needs torchport[html]: altair and vl-convert.
+"""
+
+from pathlib import Path
+
+import altair as alt
+import numpy as np
+import torch
+from safetensors import safe_open
+
+HERE = Path(__file__).resolve().parent
+MOST = 64  # cells of a heatmap, down and across
+
+
+def matrix(tensor: torch.Tensor) -> np.ndarray:
+    """The tensor as a matrix: the last axis across, all others down."""
+    values = tensor.double().numpy()
+    return values.reshape(-1, values.shape[-1]) if values.ndim else values.reshape(1, 1)
+
+
+def shrunk(values: np.ndarray) -> np.ndarray:
+    """At most MOST by MOST cells; a cell has the value of largest magnitude in it."""
+    for axis in (0, 1):
+        parts = np.array_split(values, min(MOST, values.shape[axis]), axis)
+        values = np.stack([_largest(part, axis) for part in parts], axis)
+    return values
+
+
+def _largest(part: np.ndarray, axis: int) -> np.ndarray:
+    at = np.abs(np.nan_to_num(part, nan=np.inf)).argmax(axis, keepdims=True)
+    return np.take_along_axis(part, at, axis).squeeze(axis)
+
+
+def heatmap(values: np.ndarray, title: str, scheme: str) -> alt.Chart:
+    cells = shrunk(values)
+    rows = [
+        {"row": i, "column": j, "value": None if np.isnan(cells[i, j]) else float(cells[i, j])}
+        for i in range(cells.shape[0])
+        for j in range(cells.shape[1])
+    ]
+    return (
+        alt.Chart(alt.Data(values=rows), title=title, width=260, height=260)
+        .mark_rect()
+        .encode(
+            x=alt.X("column:O", axis=None),
+            y=alt.Y("row:O", axis=None),
+            color=alt.Color("value:Q", scale=alt.Scale(scheme=scheme), title=None),
+            tooltip=["row:O", "column:O", "value:Q"],
+        )
+    )
+
+
+def histogram(golden: np.ndarray, candidate: np.ndarray) -> alt.Chart:
+    both = np.concatenate([golden.ravel(), candidate.ravel()])
+    finite = both[np.isfinite(both)]
+    edges = np.histogram_bin_edges(finite if finite.size else np.zeros(1), bins=60)
+    rows = []
+    for side, values in (("golden", golden), ("candidate", candidate)):
+        counts, _ = np.histogram(values[np.isfinite(values)], bins=edges)
+        rows += [
+            {"side": side, "from": float(low), "to": float(high), "count": int(count)}
+            for low, high, count in zip(edges, edges[1:], counts)
+        ]
+    return (
+        alt.Chart(alt.Data(values=rows), title="values", width=420, height=260)
+        .mark_bar(opacity=0.5)
+        .encode(
+            x=alt.X("from:Q", title="value"),
+            x2="to:Q",
+            y=alt.Y("count:Q", stack=None),
+            color=alt.Color("side:N", title=None),
+        )
+    )
+
+
+def main() -> None:
+    with safe_open(HERE / "tensors.safetensors", framework="pt") as file:
+        key = file.metadata()["key"]
+        golden = matrix(file.get_tensor(f"golden/{key}"))
+        if f"candidate/{key}" not in file.keys():
+            raise SystemExit(f"the port computed no value for {key}, so there is nothing to draw")
+        candidate = matrix(file.get_tensor(f"candidate/{key}"))
+    print(f"{key}: golden {golden.shape}, candidate {candidate.shape} (as matrices)")
+    charts = [heatmap(golden, "golden", "viridis"), heatmap(candidate, "candidate", "viridis")]
+    if golden.shape == candidate.shape:
+        with np.errstate(invalid="ignore"):
+            error = np.abs(candidate - golden)
+        print(f"largest error {np.nanmax(error):.3g}, {np.isnan(error).sum()} places with NaN")
+        charts.append(heatmap(error, "absolute error", "inferno"))
+    page = (alt.hconcat(*charts).resolve_scale(color="independent") & histogram(golden, candidate)).properties(
+        title="$layer: " + key
+    )
+    page.save(HERE / "plot.html", inline=True)
+    page.save(HERE / "plot.png", scale_factor=2)
+    print(f"wrote {HERE / 'plot.html'} and plot.png")
+
+
+if __name__ == "__main__":
+    main()
+'''
