@@ -38,7 +38,7 @@ def test_port_hands_every_option_on(torchport: Torchport, behind: Behind) -> Non
     torchport(
         *("port", "m.py:net", "--to", "candle", "--out", "o", "--name", "n"),
         *("--dynamic", "x:0,x:1", "--hints", "h.json", "--checks", "ops"),
-        *("--rtol", "0.1", "--atol", "0.2"),
+        *("--rtol", "0.1", "--atol", "0.2", "--no-explain"),
     )
     assert (behind.called, behind.given) == ("port_spec", ("m.py:net",))
     assert behind.options == {
@@ -50,6 +50,7 @@ def test_port_hands_every_option_on(torchport: Torchport, behind: Behind) -> Non
         "checks": "ops",
         "rtol": 0.1,
         "atol": 0.2,
+        "explain": False,
     }
 
 
@@ -58,6 +59,7 @@ def test_port_has_defaults_for_all_but_the_model_and_the_target(torchport: Torch
     torchport("port", "m.py:net", "--to", "candle")
     assert behind.options.pop("checks") == "layers"
     assert behind.options.pop("target") == "candle"
+    assert behind.options.pop("explain") is True
     assert set(behind.options.values()) == {None}
 
 
@@ -72,7 +74,9 @@ def test_check_hands_directory_and_spec_on(torchport: Torchport, behind: Behind)
     behind.result = report("pass")
     torchport("check", "out/net", "m.py:longer", "--rtol", "0.1")
     assert (behind.called, behind.given) == ("check_port", (Path("out/net"), "m.py:longer"))
-    assert behind.options == {"rtol": 0.1, "atol": None}
+    assert behind.options == {"rtol": 0.1, "atol": None, "explain": True}
+    torchport("check", "out/net")
+    assert behind.given == (Path("out/net"), None)
 
 
 def test_record_of_a_spec(torchport: Torchport, behind: Behind) -> None:

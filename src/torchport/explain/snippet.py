@@ -41,7 +41,7 @@ sys.exit(main(["check", str(port), "--no-explain", *sys.argv[1:]]))
 '''
 
 _PLOT = '''\
-"""Draws $layer: histograms of the golden and the candidate values, and heatmaps of both and of the error.
+"""Draws $layer: heatmaps and histograms of the golden and the candidate values and of the error.
 
 Writes plot.html and plot.png beside this file. Needs torchport[html]: altair and vl-convert.
 """
@@ -95,25 +95,25 @@ def heatmap(values: np.ndarray, title: str, scheme: str) -> alt.Chart:
     )
 
 
-def histogram(golden: np.ndarray, candidate: np.ndarray) -> alt.Chart:
-    both = np.concatenate([golden.ravel(), candidate.ravel()])
-    finite = both[np.isfinite(both)]
-    edges = np.histogram_bin_edges(finite if finite.size else np.zeros(1), bins=60)
+def histogram(title: str, sides: dict[str, np.ndarray]) -> alt.Chart:
+    sides = {side: values[np.isfinite(values)] for side, values in sides.items()}
+    both = np.concatenate(list(sides.values()))
+    edges = np.histogram_bin_edges(both if both.size else np.zeros(1), bins=60)
     rows = []
-    for side, values in (("golden", golden), ("candidate", candidate)):
-        counts, _ = np.histogram(values[np.isfinite(values)], bins=edges)
+    for side, values in sides.items():
+        counts, _ = np.histogram(values, bins=edges)
         rows += [
-            {"side": side, "from": float(low), "to": float(high), "count": int(count)}
-            for low, high, count in zip(edges, edges[1:], counts)
+            {"side": side, "value": float(low), "count": int(count)}
+            for low, count in zip(edges, [*counts, 0])
         ]
     return (
-        alt.Chart(alt.Data(values=rows), title="values", width=420, height=260)
-        .mark_bar(opacity=0.5)
+        alt.Chart(alt.Data(values=rows), title=title, width=380, height=220)
+        .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
-            x=alt.X("from:Q", title="value"),
-            x2="to:Q",
-            y=alt.Y("count:Q", stack=None),
+            x=alt.X("value:Q", title=None),
+            y=alt.Y("count:Q", title="elements"),
             color=alt.Color("side:N", title=None),
+            strokeDash=alt.StrokeDash("side:N", title=None),
         )
     )
 
@@ -126,15 +126,19 @@ def main() -> None:
             raise SystemExit(f"the port computed no value for {key}, so there is nothing to draw")
         candidate = matrix(file.get_tensor(f"candidate/{key}"))
     print(f"{key}: golden {golden.shape}, candidate {candidate.shape} (as matrices)")
-    charts = [heatmap(golden, "golden", "viridis"), heatmap(candidate, "candidate", "viridis")]
+    maps = [heatmap(golden, "golden", "viridis"), heatmap(candidate, "candidate", "viridis")]
+    spread = [histogram("values", {"golden": golden, "candidate": candidate})]
     if golden.shape == candidate.shape:
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             error = np.abs(candidate - golden)
+            digits = np.log10(error[error > 0])
         print(f"largest error {np.nanmax(error):.3g}, {np.isnan(error).sum()} places with NaN")
-        charts.append(heatmap(error, "absolute error", "inferno"))
-    page = (alt.hconcat(*charts).resolve_scale(color="independent") & histogram(golden, candidate)).properties(
-        title="$layer: " + key
-    )
+        maps.append(heatmap(error, "absolute error", "inferno"))
+        spread.append(histogram("log10 of the absolute error", {"error": digits}))
+    page = alt.vconcat(
+        alt.hconcat(*maps).resolve_scale(color="independent"),
+        alt.hconcat(*spread).resolve_scale(color="independent", strokeDash="independent"),
+    ).properties(title="$layer: " + key)
     page.save(HERE / "plot.html", inline=True)
     page.save(HERE / "plot.png", scale_factor=2)
     print(f"wrote {HERE / 'plot.html'} and plot.png")
