@@ -176,6 +176,12 @@ CODES: dict[str, Explanation] = {
         "A report was found, but not the layer, trace or project beside it that this needs.",
         "Name a layer that the report lists, and keep the directory of a run together.",
     ),
+    "TP0344": Explanation(
+        "the failure cannot be reduced",
+        "The layer fails within the model, but its operations agree with PyTorch when they run alone: the source "
+        "of the port was edited in a way that cannot be carried over, or the failure comes and goes.",
+        "Look at the edits that the report lists, and at the snippet of the layer.",
+    ),
     # Convert
     "TP0401": Explanation(
         "unsupported operations remain",

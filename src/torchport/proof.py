@@ -128,7 +128,7 @@ class Port:
             from torchport.explain import explained
 
             with self.timed("explain", "looking for the cause"):
-                report = explained(self, report, self._evidence(name, graph))
+                report = explained(self, report, self.evidence(name, graph))
             report = self._write(report.model_copy(update={"seconds": Seconds(**self.seconds)}))
         return report
 
@@ -240,9 +240,10 @@ class Port:
     def _capture_file(self, ending: str, name: str | None = None) -> Path:
         return self.captures / f"{name or self.name}_{ending}"
 
-    def _evidence(self, name: str, graph: Graph) -> Evidence:
+    def evidence(self, name: str | None = None, graph: Graph | None = None) -> Evidence:
+        """The files that an explanation is drawn from; by default those of the recorded inputs."""
         return Evidence(
-            graph,
+            graph or read_manifest(self._capture_file("manifest.json", name))[0],
             trace=self._capture_file("trace.safetensors", name),
             lockstep=self.folder / "run" / "lockstep.safetensors",
             weights=self._capture_file("weights.safetensors", name),

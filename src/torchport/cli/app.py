@@ -9,6 +9,7 @@ from torchport.cli.check import check
 from torchport.cli.codegen import codegen
 from torchport.cli.doctor import doctor
 from torchport.cli.explain import explain
+from torchport.cli.minify import minify
 from torchport.cli.port import port
 from torchport.cli.record import record
 
@@ -45,5 +46,5 @@ def torchport(
         typer.echo(context.get_help())
 
 
-for command in (port, check, record, codegen, doctor, explain):
+for command in (port, check, minify, record, codegen, doctor, explain):
     app.command()(command)

@@ -5,7 +5,7 @@ A target registers itself under its name; nothing outside its own folder knows h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -37,6 +37,16 @@ class Conversion:
     details: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Repro:
+    """How others run a port: a test in the target's own language, and the port called from Python."""
+
+    test: Path
+    candidate: str
+    """Python source of `candidate(inputs, here)`, which runs the port in the folder `here`, and of `run_test(here)`,
+    which gives the status of the test."""
+
+
 class Target(Protocol):
     name: str
 
@@ -53,6 +63,10 @@ class Target(Protocol):
         ...
 
     def build(self, conversion: Conversion, progress: Progress) -> Path: ...
+
+    def write_repro(self, conversion: Conversion, trace: Path, limits: Sequence[float]) -> Repro:
+        """Writes a test of the target's own that fails where an output is further from the trace than its limit."""
+        ...
 
     def run(self, conversion: Conversion, program: Path, trace: Path, mode: str, record: Path) -> str | None:
         """Runs the port along a golden trace and records what it computes; gives why it stopped, if so."""

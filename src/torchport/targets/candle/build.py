@@ -21,7 +21,7 @@ def build(folder: Path, name: str, progress: Progress) -> Path:
     """Compiles the project in `folder` and gives the program's path."""
     cargo = find_cargo()
     cache = cache_directory()
-    runtime = _shared_runtime(cache)
+    runtime = shared_runtime()
     crate = crate_name(name)
     digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
     package = f"{crate}-{digest}"
@@ -45,13 +45,13 @@ def find_cargo() -> str:
     return cargo
 
 
-def _shared_runtime(cache: Path) -> Path:
+def shared_runtime() -> Path:
     """The runtime crate under a path that changes only with its content."""
     with tempfile.TemporaryDirectory() as scratch:
         copy_runtime(Path(scratch))
         files = sorted(p for p in Path(scratch).rglob("*") if p.is_file())
         digest = hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()[:12]
-    place = cache / "runtime" / digest / RUNTIME
+    place = cache_directory() / "runtime" / digest / RUNTIME
     copy_runtime(place)
     return place
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import torch
 from torchport.capture.graph import Graph
 from torchport.capture.trace import write_tensors
 from torchport.errors import WeightsError
-from torchport.targets.base import Conversion, Progress, Unmapped
-from torchport.targets.candle import build, project, writer
+from torchport.targets.base import Conversion, Progress, Repro, Unmapped
+from torchport.targets.candle import build, project, repro, writer
 from torchport.targets.candle.registry import OPS
 
 _STORED_AS = {torch.bool: torch.uint8, torch.int8: torch.int16}
@@ -34,13 +35,16 @@ class CandleTarget:
             files["weights"] = folder / "model.safetensors"
             write_weights(graph, weights, files["weights"])
         todos = tuple(Unmapped(t.op, t.layer, t.source, t.reason) for t in generated.todos)
-        return Conversion(folder, files, todos, {"name": graph.name, "model": generated.model})
+        return Conversion(folder, files, todos, {"name": graph.name, "generated": generated})
 
     def source(self, conversion: Conversion) -> Path:
         return conversion.folder / "src" / "model.rs"
 
     def build(self, conversion: Conversion, progress: Progress) -> Path:
         return build.build(conversion.folder, conversion.details["name"], progress)
+
+    def write_repro(self, conversion: Conversion, trace: Path, limits: Sequence[float]) -> Repro:
+        return repro.write_repro(conversion, trace, limits)
 
     def run(self, conversion: Conversion, program: Path, trace: Path, mode: str, record: Path) -> str | None:
         return build.run(program, conversion.folder, trace, mode, record)

@@ -1,0 +1,32 @@
+"""`torchport minify`: the least that still fails, as a script and a Rust test."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torchport.cli import options
+from torchport.cli.output import print_json, print_summary
+from torchport.cli.progress import Progress
+
+
+def minify(
+    directory: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a port that fails.")],
+    as_json: options.Json = False,
+) -> int:
+    """Reduce a failing port to its smallest part, as one Python script and one Rust test.
+
+    Both are run in a process of their own before they are handed over.
+    """
+    with Progress() as progress:
+        from torchport.explain.minify import minify as reduce
+        from torchport.proof import Port
+
+        port = Port.open(directory)
+        port.progress = progress
+        found = reduce(port).model_dump()
+    if as_json:
+        print_json(found)
+    else:
+        print_summary(found)
+    return 0

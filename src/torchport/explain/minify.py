@@ -1,0 +1,189 @@
+"""From a failing port to the least that still fails: fewest operations, smallest sizes, plainest values.
+
+Every step is tried for real: the few operations are ported, built, run and compared. What is handed over is run once
+more in a fresh process.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+
+from torchport.capture import graph as g
+from torchport.capture.trace import write_tensors
+from torchport.errors import ReportError, TorchportError
+from torchport.explain.case import Case, case_of, resized, rounded, smaller_sizes
+from torchport.explain.edits import Edit, carried, edits_of
+from torchport.explain.repro import Repro, hand_over
+from torchport.explain.scene import Scene, as_capture, look_at
+from torchport.explain.slice import some_operations
+from torchport.parity.result import Divergence
+from torchport.proof import Port
+from torchport.report.model import Report
+
+_MOST_TRIES = 40
+_PLAIN = (1, 2, 4, 8, 16, 64)
+"""Steps between two whole numbers, the coarsest grid first."""
+
+
+def minify(port: Port) -> Repro:
+    """Reduces the culprit of a port to the smallest case; writes it to `minified` in the port's directory."""
+    report = port.check()
+    culprit = report.first_divergence
+    if culprit is None or culprit.kind != "own" or culprit.key is None:
+        raise ReportError(
+            "TP0343",
+            f"{report.model} has no layer that fails by itself, so there is nothing to reduce",
+            where=str(port.folder),
+        )
+    scene = look_at(port.evidence(), culprit.layer, culprit.key)
+    if scene is None:
+        raise ReportError(
+            "TP0343",
+            f"{culprit.layer} computes nothing by itself: it hands on another tensor than it should",
+            where=culprit.source,
+        )
+    sources = port.sources()
+    lab = _Laboratory(port, edits_of(*sources) if sources else [], _is_broken(culprit))
+    case = lab.smallest(scene, culprit)
+    return hand_over(lab.port, case, culprit, lab.tries)
+
+
+def _is_broken(culprit: Divergence) -> bool:
+    """Whether the port gave no comparable value, so that the smaller case need not give one either."""
+    return culprit.metrics is None or culprit.metrics.incomparable is not None
+
+
+@dataclass
+class _Laboratory:
+    """Where smaller cases are tried; `port` is always the last that was."""
+
+    model: Port
+    edits: list[Edit]
+    broken: bool
+    tries: int = 0
+    variant: int | None = None
+    """Which way of carrying the edits over made the first case fail."""
+    port: Port = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder = self.model.folder / "minified"
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def smallest(self, scene: Scene, culprit: Divergence) -> Case:
+        case = self._fewest_operations(scene, culprit)
+        case = self._smallest_sizes(case)
+        case = self._plainest_values(case)
+        if not self.fails(case):
+            raise ReportError(
+                "TP0344", f"{culprit.layer} fails by itself, but not every time", where=culprit.source
+            )
+        return case
+
+    def fails(self, case: Case) -> bool:
+        """Ports the case, and says whether the port differs from torch."""
+        self.tries += 1
+        self.model.progress(f"trying {len(case.nodes)} operations on {case.elements} numbers")
+        try:
+            capture = as_capture(case.graph, case.weights, list(case.inputs.values()))
+            port = Port(case.graph.name, self.model.target, self.folder, capture=capture)
+            capture.save(port.captures)
+            weights = self.folder / "capture" / "stored.safetensors"
+            write_tensors(weights, case.stored, {"format": "pt"})
+            port.convert(weights if case.stored else None, "layers", {})
+            if port.conversion is not None and port.conversion.unmapped:
+                return False
+        except TorchportError:
+            return False
+        self.port = port
+        if not self.edits or port.source is None:
+            return self._diverges(port)
+        for number, source in enumerate(carried(self.edits, port.source.read_text())):
+            if self.variant in (None, number):
+                port.source.write_text(source)
+                if self._diverges(port):
+                    self.variant = number
+                    return True
+        return False
+
+    def _diverges(self, port: Port) -> bool:
+        try:
+            report = port.check(explain=False)
+        except TorchportError:
+            return False
+        return self._is_alike(report)
+
+    def _is_alike(self, report: Report) -> bool:
+        found = report.first_divergence
+        return found is not None and found.kind == "own" and (self.broken or not _is_broken(found))
+
+    def _fewest_operations(self, scene: Scene, culprit: Divergence) -> Case:
+        """The operation itself, then ever more of what leads to it, then all of the layer."""
+        nodes = [node.name for node in scene.slice.nodes]
+        known = culprit.operation.node if culprit.operation else None
+        last = nodes.index(known) if known in nodes else len(nodes) - 1
+        for number in range(1, len(nodes) + 1):
+            chosen = nodes[max(0, last + 1 - number) : last + 1]
+            if number > len(chosen):
+                break
+            case = _part(scene, chosen)
+            if case is not None and self.fails(case):
+                return self._without_some(scene, chosen, case)
+            if number >= _MOST_TRIES:
+                break
+        case = _part(scene, nodes)
+        if case is not None and self.fails(case):
+            return self._without_some(scene, nodes, case)
+        raise ReportError(
+            "TP0344",
+            f"{culprit.layer} does not fail when its operations run alone, so it cannot be reduced",
+            where=culprit.source,
+        )
+
+    def _without_some(self, scene: Scene, chosen: list[str], case: Case) -> Case:
+        for name in list(chosen):
+            fewer = [node for node in chosen if node != name]
+            self.variant = None
+            smaller = _part(scene, fewer) if fewer else None
+            if smaller is not None and self.fails(smaller):
+                chosen, case = fewer, smaller
+        return case
+
+    def _smallest_sizes(self, case: Case) -> Case:
+        done: set[int] = set()
+        while self.tries < _MOST_TRIES:
+            for old, new in smaller_sizes(case):
+                if old in done or self.tries >= _MOST_TRIES:
+                    continue
+                smaller = resized(case, old, new)
+                if smaller is not None and self.fails(smaller):
+                    case = smaller
+                    break
+                if new == old // 2:
+                    done.add(old)
+            else:
+                return case
+        return case
+
+    def _plainest_values(self, case: Case) -> Case:
+        for steps in _PLAIN:
+            plainer = rounded(case, steps)
+            if plainer is not None and self.fails(plainer):
+                return plainer
+        return case
+
+
+def _part(scene: Scene, names: list[str]) -> Case | None:
+    """Some operations of the scene; None where one of the values that they need was not recorded."""
+    root = scene.plan.root
+    keys = {g.Ref(node.name): f"{root}/{node.name}" for node in scene.slice.nodes if len(node.outputs) == 1}
+    golden = scene.capture.golden
+    outer = dict(zip(scene.slice.inputs, scene.inputs, strict=True))
+    try:
+        part = some_operations(scene.slice, names, keys)
+        values = {key: outer[key] if key in outer else golden[scene.plan.resolve(key)] for key in part.inputs}
+    except KeyError:
+        return None
+    if not part.outputs:
+        return None
+    return case_of(part, values, scene.capture.weights, scene.stored)

@@ -1,0 +1,122 @@
+"""A project as others run it: a Rust test against recorded values, and the program called from a Python script."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+
+from torchport.files import write_atomically
+from torchport.targets.base import Conversion, Repro
+from torchport.targets.candle.build import shared_runtime
+from torchport.targets.candle.project import crate_name, format_rust
+from torchport.targets.candle.writer import Generated
+
+_TEST = """\
+//! The least that was found to differ from PyTorch. `cargo test` fails until it agrees.
+
+use candle::{DType, Device, Result};
+use candle_nn::VarBuilder;
+$module
+use $crate::model::{Config, $model};
+use torchport_runtime::Checker;
+
+#[test]
+fn agrees_with_pytorch() -> Result<()> {
+    let device = Device::Cpu;
+    let recorded = "tests/repro.safetensors";
+    // Safety: the file is only mapped, and nothing else writes to it meanwhile.
+    let vb = unsafe {
+        VarBuilder::from_mmaped_safetensors(&["model.safetensors"], DType::F32, &device)?
+    };
+    let model = $model::new(&Config { $config }, vb)?;
+    let recording = Checker::open(recorded, &device)?;
+    $inputs
+    let ($outputs) = model.forward($arguments)?;
+    $checks
+    Ok(())
+}
+"""
+
+_CHECK = """\
+    let found = Checker::open(recorded, &device)?
+        .tolerance(0.0, $limit)
+        .verify("$key", &$output)?;
+    assert!(found.passed, "{found:?}");
+"""
+
+_CARGO = '''\
+def cargo(here, *arguments):
+    """cargo in ./rust, with what torchport has built on this machine already, where it has."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchport"
+    runtime = cache / "runtime" / "$digest" / "torchport-runtime"
+    built = ["--config", f'paths=["{runtime}"]'] if runtime.is_dir() else []
+    environment = {"CARGO_TARGET_DIR": str(cache / "target"), **os.environ}
+    return subprocess.run(["cargo", arguments[0], *built, *arguments[1:]], cwd=here / "rust", env=environment)
+
+
+def run_test(here):
+    return cargo(here, "test", "--quiet").returncode
+
+
+def candidate(inputs, here):
+    """What the Rust in ./rust computes."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, results = Path(folder) / "inputs.safetensors", Path(folder) / "outputs.safetensors"
+        save_file({name: tensor.contiguous() for name, tensor in zip($names, inputs)}, given)
+        ended = cargo(here, "run", "--quiet", "--", str(given), str(results))
+        if ended.returncode != 0:
+            sys.exit(f"the port stopped with status {ended.returncode}")
+        found = load_file(results)
+        return [found[f"output_{index}"] for index in range(len(found))]
+'''
+
+
+def write_repro(conversion: Conversion, trace: Path, limits: Sequence[float]) -> Repro:
+    generated: Generated = conversion.details["generated"]
+    folder = conversion.folder
+    shutil.copyfile(trace, _made(folder / "tests" / "repro.safetensors"))
+    test = folder / "tests" / "repro.rs"
+    write_atomically(test, format_rust(_test(conversion, generated, trace, limits)))
+    source = Template(_CARGO).substitute(digest=shared_runtime().parent.name, names=generated.inputs)
+    return Repro(test, source)
+
+
+def _test(conversion: Conversion, generated: Generated, trace: Path, limits: Sequence[float]) -> str:
+    from torchport.parity.trace import Trace
+
+    with Trace(trace) as recorded:
+        root = recorded.root
+    outputs = [f"output_{index}" for index in range(generated.outputs)]
+    keys = [root if index == 0 else f"{root}:{index}" for index in range(generated.outputs)]
+    checks = [
+        Template(_CHECK).substitute(limit=_float(limit), key=key, output=output)
+        for limit, key, output in zip(limits, keys, outputs, strict=True)
+    ]
+    return Template(_TEST).substitute(
+        crate=crate_name(conversion.details["name"]),
+        model=generated.model,
+        module="use candle::Module;" if generated.is_plain else "",
+        config=", ".join(f"{name}: {_number(value)}" for name, value in generated.config.items()),
+        inputs="".join(
+            f'let {name} = recording.golden("{root}<{index}")?;'
+            for index, name in enumerate(generated.inputs)
+        ),
+        outputs=", ".join(outputs),
+        arguments=", ".join(f"&{name}" for name in generated.inputs),
+        checks="".join(checks),
+    )
+
+
+def _made(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _float(value: float) -> str:
+    return f"{value:.6e}"
+
+
+def _number(value: int | float) -> str:
+    return _float(value) if isinstance(value, float) else str(value)
