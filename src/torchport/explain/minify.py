@@ -9,6 +9,8 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, field
 
+import torch
+
 from torchport.capture import graph as g
 from torchport.capture.trace import write_tensors
 from torchport.errors import ReportError, TorchportError
@@ -17,6 +19,7 @@ from torchport.explain.edits import Edit, carried, edits_of
 from torchport.explain.repro import Repro, hand_over
 from torchport.explain.scene import Scene, as_capture, look_at
 from torchport.explain.slice import some_operations
+from torchport.explain.trial import bind
 from torchport.parity.result import Divergence
 from torchport.proof import Port
 from torchport.report.model import Report
@@ -119,32 +122,34 @@ class _Laboratory:
 
     def _fewest_operations(self, scene: Scene, culprit: Divergence) -> Case:
         """The operation itself, then ever more of what leads to it, then all of the layer."""
-        nodes = [node.name for node in scene.slice.nodes]
+        nodes, values = [node.name for node in scene.slice.nodes], _values(scene)
         known = culprit.operation.node if culprit.operation else None
         last = nodes.index(known) if known in nodes else len(nodes) - 1
         for number in range(1, len(nodes) + 1):
             chosen = nodes[max(0, last + 1 - number) : last + 1]
             if number > len(chosen):
                 break
-            case = _part(scene, chosen)
+            case = _part(scene, chosen, values)
             if case is not None and self.fails(case):
-                return self._without_some(scene, chosen, case)
+                return self._without_some(scene, chosen, case, values)
             if number >= _MOST_TRIES:
                 break
-        case = _part(scene, nodes)
+        case = _part(scene, nodes, values)
         if case is not None and self.fails(case):
-            return self._without_some(scene, nodes, case)
+            return self._without_some(scene, nodes, case, values)
         raise ReportError(
             "TP0344",
             f"{culprit.layer} does not fail when its operations run alone, so it cannot be reduced",
             where=culprit.source,
         )
 
-    def _without_some(self, scene: Scene, chosen: list[str], case: Case) -> Case:
+    def _without_some(
+        self, scene: Scene, chosen: list[str], case: Case, values: dict[g.Ref, torch.Tensor]
+    ) -> Case:
         for name in list(chosen):
             fewer = [node for node in chosen if node != name]
             self.variant = None
-            smaller = _part(scene, fewer) if fewer else None
+            smaller = _part(scene, fewer, values) if fewer else None
             if smaller is not None and self.fails(smaller):
                 chosen, case = fewer, smaller
         return case
@@ -173,17 +178,19 @@ class _Laboratory:
         return case
 
 
-def _part(scene: Scene, names: list[str]) -> Case | None:
-    """Some operations of the scene; None where one of the values that they need was not recorded."""
-    root = scene.plan.root
-    keys = {g.Ref(node.name): f"{root}/{node.name}" for node in scene.slice.nodes if len(node.outputs) == 1}
-    golden = scene.capture.golden
-    outer = dict(zip(scene.slice.inputs, scene.inputs, strict=True))
-    try:
-        part = some_operations(scene.slice, names, keys)
-        values = {key: outer[key] if key in outer else golden[scene.plan.resolve(key)] for key in part.inputs}
-    except KeyError:
-        return None
-    if not part.outputs:
-        return None
-    return case_of(part, values, scene.capture.weights, scene.stored)
+def _part(scene: Scene, names: list[str], values: dict[g.Ref, torch.Tensor]) -> Case | None:
+    """Some operations of the scene on the values that were recorded there; None where nothing reads them."""
+    keys = {ref: f"{ref.name}:{ref.index}" for ref in values}
+    part = some_operations(scene.slice, names, keys)
+    known = {keys[ref]: value for ref, value in values.items()}
+    known |= dict(zip(scene.slice.inputs, scene.inputs, strict=True))
+    return case_of(part, known, scene.capture.weights, scene.stored) if part.outputs else None
+
+
+def _values(scene: Scene) -> dict[g.Ref, torch.Tensor]:
+    """The value of every operation of the scene."""
+    found: dict[g.Ref, torch.Tensor] = {}
+    for name, bound in bind(scene).items():
+        results = bound.result if isinstance(bound.result, list | tuple) else [bound.result]
+        found |= {g.Ref(name, index): result for index, result in enumerate(results)}
+    return found
