@@ -37,8 +37,8 @@ class Side(BaseModel):
     culprit: str | None
     layers: int
     failed: int
-    drifts: bool
-    """Whether the error that has reached the outputs is too large."""
+    drifts: bool | None
+    """Whether the error that has reached the outputs is too large; None where there is none to judge."""
     todos: int
     seconds: float | None
     """All steps together; None where no step was timed."""
@@ -54,7 +54,7 @@ class Side(BaseModel):
             culprit=None if report.first_divergence is None else report.first_divergence.layer,
             layers=len(report.layers),
             failed=sum(not layer.passed for layer in report.layers),
-            drifts=report.outputs is not None and report.outputs.passed is False,
+            drifts=None if report.outputs is None else report.outputs.passed is not True,
             todos=len(report.todos),
             seconds=round(sum(taken), 3) if taken else None,
         )
@@ -119,11 +119,10 @@ class Change(BaseModel):
         turned = {one.layer for one in self.newly_failing}
         return (
             *self._verdict(_distance(self.now) > _distance(self.before)),
-            *("the outputs drift too far, and did not before",)
-            * (self.now.drifts and not self.before.drifts),
+            *self._outputs(False, True, "the outputs drift too far, and did not before"),
             *(f"{one.layer} {self._was(one.layer)} and fails: {one.reason}" for one in self.newly_failing),
             *(
-                f"{one.layer} fails by more than before: {one.kind} error {moved(one)}"
+                f"{one.layer} fails and is further off than before: {one.kind} error {moved(one)}"
                 for one in self.grown
                 if one.passed is False and one.layer not in turned
             ),
@@ -136,10 +135,10 @@ class Change(BaseModel):
         """What got better, a sentence each."""
         return (
             *self._verdict(_distance(self.now) < _distance(self.before)),
-            *("the outputs no longer drift too far",) * (self.before.drifts and not self.now.drifts),
+            *self._outputs(True, False, "the outputs no longer drift too far"),
             *(f"{one.layer} failed and passes" for one in self.newly_passing),
             *(
-                f"{one.layer} fails by less than before: {one.kind} error {moved(one)}"
+                f"{one.layer} fails and is less far off than before: {one.kind} error {moved(one)}"
                 for one in self.shrunk
                 if one.passed is False
             ),
@@ -151,6 +150,9 @@ class Change(BaseModel):
 
     def _verdict(self, applies: bool) -> tuple[str, ...]:
         return (f"the verdict was {self.before.status} and is {self.now.status}",) * applies
+
+    def _outputs(self, before: bool, now: bool, sentence: str) -> tuple[str, ...]:
+        return (sentence,) * ((self.before.drifts, self.now.drifts) == (before, now))
 
     def _was(self, layer: str) -> str:
         return "is new" if layer in self.added else "passed"
@@ -183,7 +185,7 @@ def compare_runs(before: Report, now: Report) -> Change:
         added=tuple(layer.name for layer in added),
         removed=tuple(removed),
         todos_added=_missing_from(before, now.todos),
-        todos_done=_missing_from(now, before.todos),
+        todos_done=() if now.status == "error" else _missing_from(now, before.todos),
     )
 
 

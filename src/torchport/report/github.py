@@ -12,7 +12,7 @@ from pathlib import Path
 from torchport.errors import DiskError
 from torchport.report import markdown, phrases
 from torchport.report.model import Report
-from torchport.report.places import Place, place_of, place_of_culprit, place_of_layer
+from torchport.report.places import Place, place_of_culprit, place_of_layer
 from torchport.report.run import Run
 
 SHOWN = 10
@@ -59,7 +59,7 @@ def _victims(report: Report) -> list[Annotation]:
     return [
         (
             "warning",
-            place_of_layer(report, layer.name),
+            place_of_layer(report, layer.name, layer.source),
             f"{report.model}: {layer.name} diverges too",
             layer.reason or phrases.error(layer.own),
         )
@@ -72,7 +72,7 @@ def _todos(report: Report) -> list[Annotation]:
     return [
         (
             "error",
-            place_of(todo.source) or place_of_layer(report, todo.layer),
+            place_of_layer(report, todo.layer, todo.source),
             f"{report.model}: nothing maps {todo.op}",
             f"in {todo.layer}: {todo.reason}",
         )

@@ -13,8 +13,8 @@ from xml.etree.ElementTree import Element, SubElement
 
 from torchport.parity.result import Layer
 from torchport.report import phrases
-from torchport.report.model import Report, Todo
-from torchport.report.places import Place, place_of, place_of_culprit, place_of_layer
+from torchport.report.model import Report
+from torchport.report.places import Place, place_of_culprit, place_of_layer
 from torchport.report.run import Run
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -65,7 +65,7 @@ def _culprit(suite: Element, report: Report) -> None:
 
 
 def _layer(suite: Element, report: Report, layer: Layer) -> None:
-    place = place_of_layer(report, layer.name)
+    place = place_of_layer(report, layer.name, layer.source)
     case = _case(suite, layer.type, layer.name, place)
     if not layer.passed:
         failure = SubElement(case, "failure", type="diverges", message=_xml(layer.reason or "diverges"))
@@ -83,13 +83,9 @@ def _todos(suite: Element, report: Report) -> None:
         name = f"{todo.layer}: {todo.op}"
         seen[name] += 1
         numbered = name if seen[name] == 1 else f"{name} ({seen[name]})"
-        case = _case(suite, "torchport.todo", numbered, _place_of_todo(report, todo))
+        case = _case(suite, "torchport.todo", numbered, place_of_layer(report, todo.layer, todo.source))
         error = SubElement(case, "error", type="todo", message=_xml(f"nothing maps {todo.op}: {todo.reason}"))
         error.text = _xml(f"layer: {todo.layer}\nsource: {todo.source or 'unknown'}")
-
-
-def _place_of_todo(report: Report, todo: Todo) -> Place | None:
-    return place_of(todo.source) or place_of_layer(report, todo.layer)
 
 
 def _case(suite: Element, classname: str, name: str, place: Place | None) -> Element:

@@ -7,6 +7,7 @@ the current directory.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,16 +46,15 @@ def place_of(source: str | None) -> Place | None:
     return Place(str(path), number, False)
 
 
-def place_of_layer(report: Report, name: str) -> Place | None:
-    """The line that calls a layer; where it is not known, the line that calls the layer around it."""
+def place_of_layer(report: Report, name: str, source: str | None) -> Place | None:
+    """The line named; where it is not known, the line that calls the layer, or else the layer around it."""
+    if source:
+        return place_of(source)
     layers = {layer.name: layer for layer in report.layers}
-    seen: set[str] = set()
-    wanted: str | None = name
-    while wanted in layers and wanted not in seen:
-        if layers[wanted].source:
-            return place_of(layers[wanted].source)
-        seen.add(wanted)
-        wanted = layers[wanted].parent
+    while (layer := layers.pop(name, None)) is not None:
+        if layer.source:
+            return place_of(layer.source)
+        name = layer.parent or ""
     return None
 
 
@@ -66,7 +66,7 @@ def place_of_culprit(report: Report) -> Place | None:
     operation = place_of(divergence.operation.source) if divergence.operation else None
     if operation is not None and operation.is_users:
         return operation
-    return place_of(divergence.source) or place_of_layer(report, divergence.layer) or operation
+    return place_of_layer(report, divergence.layer, divergence.source) or operation
 
 
 def _roots() -> list[Path]:
@@ -75,7 +75,9 @@ def _roots() -> list[Path]:
 
 
 def _below(path: Path, root: Path) -> str | None:
-    for file, base in ((path, root), (path.resolve(), root.resolve())):
-        if file.is_relative_to(base):
-            return file.relative_to(base).as_posix()
+    """The path from `root`, also where one of them goes through a link; None where there is none."""
+    if path.is_relative_to(root):
+        return path.relative_to(root).as_posix()
+    with suppress(OSError, RuntimeError, ValueError):  # A name that no file can have is below nothing.
+        return path.resolve().relative_to(root.resolve()).as_posix()
     return None

@@ -96,7 +96,7 @@ def _victims(report: Report) -> list[Object]:
     for layer in report.layers:
         if not layer.passed and layer.name != culprit:
             message = f"{layer.name} diverges too: {layer.reason or phrases.error(layer.own)}"
-            place = place_of_layer(report, layer.name)
+            place = place_of_layer(report, layer.name, layer.source)
             results.append(_result(report, DIVERGES, "warning", layer.name, place, message))
     return results
 
@@ -104,7 +104,7 @@ def _victims(report: Report) -> list[Object]:
 def _todos(report: Report) -> list[Object]:
     results = []
     for todo in report.todos:
-        place = place_of(todo.source) or place_of_layer(report, todo.layer)
+        place = place_of_layer(report, todo.layer, todo.source)
         message = f"nothing maps {todo.op} in {todo.layer}: {todo.reason}"
         results.append(_result(report, TODO, "error", todo.layer, place, message))
     return results
