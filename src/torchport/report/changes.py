@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
 from rich.console import Console
@@ -11,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from torchport.errors import UsageError
+from torchport.report import terminal
 from torchport.report.against import Change, Moved, Side, moved
 from torchport.report.formats import FORMATS
 from torchport.report.markdown import code, left_out, plain, table
-from torchport.report.terminal import WIDTH
 
 ROWS = 12
 NAMES = 20
@@ -33,9 +32,7 @@ def renderer(name: str) -> Callable[[Change], str]:
 
 def text_of(change: Change) -> str:
     """What `render` prints, as plain text."""
-    stream = io.StringIO()
-    render(change, Console(file=stream, width=WIDTH, highlight=False, no_color=True))
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+    return terminal.plain(lambda console: render(change, console))
 
 
 def render(change: Change, console: Console) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 from rich import box
@@ -25,8 +26,13 @@ _OF_A_DIFF = {"+": "green", "-": "red", "@": "cyan"}
 
 def text_of(run: Run) -> str:
     """What `render` prints, as plain text."""
+    return plain(lambda console: render(run.report, console, run.folder))
+
+
+def plain(draw: Callable[[Console], None]) -> str:
+    """What `draw` prints, without colour whatever the environment says, and without spaces at the ends of lines."""
     stream = io.StringIO()
-    render(run.report, Console(file=stream, width=WIDTH, highlight=False, no_color=True), run.folder)
+    draw(Console(file=stream, width=WIDTH, highlight=False, force_terminal=False, color_system=None))
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
