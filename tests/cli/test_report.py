@@ -1,6 +1,9 @@
 """`torchport report`: what goes where, with which exit code, and what is said of a run that cannot be shown."""
 
 import json
+import os
+import re
+import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -9,6 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from torchport.report import formats
+from torchport.report.against import FACTOR
+from torchport.report.github import SHOWN
 from torchport.report.model import Report
 
 from ..report.sample import failing, passing
@@ -111,6 +117,20 @@ def test_github_adds_the_step_summary(
     assert summary.read_text().startswith("## ❌ FAIL: Net to candle")
 
 
+@pytest.mark.parametrize("options", [("--format", "markdown"), ("--against", "good")])
+def test_a_terminal_that_knows_only_ascii_does_not_matter(tmp_path: Path, options: tuple[str, ...]) -> None:
+    written(passing(), tmp_path / "good")
+    written(full(), tmp_path / "bad")
+    done = subprocess.run(
+        [sys.executable, "-m", "torchport", "report", "bad", *options],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1 and done.stderr == b"" and done.stdout.decode()
+
+
 def test_a_wrong_format_lists_the_formats(torchport: Torchport, tmp_path: Path) -> None:
     answer = torchport("report", written(full(), tmp_path), "--format", "pdf")
     assert answer.code == 2
@@ -195,3 +215,28 @@ def test_against_another_model_is_refused(torchport: Torchport, tmp_path: Path) 
     other = written(passing().model_copy(update={"layers": layers}), tmp_path / "other")
     answer = torchport("report", written(passing(), tmp_path / "run"), "--against", other)
     assert answer.code == 2 and "error TP0342: " in answer.stderr and answer.stdout == ""
+
+
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "reports.md").read_text()
+
+
+def documented() -> list[str]:
+    blocks = re.findall(r"^```sh\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
+    return [line.removeprefix("torchport ") for block in blocks for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("command", documented())
+def test_every_command_of_the_documentation_runs(
+    torchport: Torchport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("tiny", "before"):
+        written(passing(), Path("torchport-out") / name)
+    answer = torchport(*command.split())
+    assert (answer.code, answer.stderr) == (0, "") and answer.stdout
+
+
+def test_the_documentation_lists_every_format_and_the_factor() -> None:
+    assert re.findall(r"^\| `(\w+)` \|", DOCUMENT, re.MULTILINE) == list(formats.FORMATS)
+    assert f"more than a factor of {FACTOR:g}" in DOCUMENT.replace("\n", " ")
+    assert f"at most {SHOWN} errors and {SHOWN} warnings" in DOCUMENT.replace("\n", " ")

@@ -150,7 +150,7 @@ def test_other_rules_are_compared_by_the_largest_error_and_said() -> None:
     )
     change = compare_runs(other, before)
     assert change.grown == () and change.shrunk == (), "the ratios are of different rules"
-    assert "another → noise floor x 4" in text_of(change)
+    assert "another -> noise floor x 4" in text_of(change)
 
 
 def test_outputs_that_drift_are_worse() -> None:
@@ -195,7 +195,7 @@ def test_culprits_and_seconds_are_those_of_both_sides() -> None:
     assert (change.before.culprit, change.now.culprit) == (None, "head")
     assert change.before.seconds == 6.5
     text = text_of(change)
-    assert "none → head" in text and "6.5 → 6.5" in text
+    assert "none -> head" in text and "6.5 -> 6.5" in text
 
 
 def test_text_says_first_what_got_worse() -> None:
@@ -217,7 +217,7 @@ def test_text_states_the_factor_and_counts_what_is_left_out() -> None:
 def test_markdown_has_the_same_facts() -> None:
     text = markdown_of(compare_runs(passing(), full()))
     assert text.startswith("## ❌ WORSE: Net to candle: pass before, fail (2 of 4 layers) now\n")
-    assert "- the verdict was pass and is fail" in text and "- **Culprit**: none → head" in text
+    assert "- the verdict was pass and is fail" in text and "- **Culprit**: none -\\> head" in text
     assert "| FAIL | `head` | own | " in text
 
 

@@ -71,7 +71,7 @@ def _show_change(path: Path, old: Path, name: str, out: Path | None) -> int:
 def _hand_out(text: str, file: Path | None) -> None:
     """To stdout, or to a file whose path then goes to stdout."""
     if file is None:
-        typer.echo(text, nl=False)
+        typer.echo(text.encode(), nl=False)  # UTF-8, as a file would be, whatever the terminal's encoding.
         return
     write_atomically(file, text)
     typer.echo(file)

@@ -161,7 +161,7 @@ class Change(BaseModel):
 def moved(one: Moved) -> str:
     """The two numbers, with what they are."""
     before, now = phrases.number(one.before), phrases.number(one.now)
-    return f"{before} → {now} {one.unit}" if one.unit == "of limit" else f"{one.unit} {before} → {now}"
+    return f"{before} -> {now} {one.unit}" if one.unit == "of limit" else f"{one.unit} {before} -> {now}"
 
 
 def compare_runs(before: Report, now: Report) -> Change:

@@ -71,7 +71,7 @@ def markdown_of(change: Change) -> str:
             (_VERDICTS[error.passed], code(error.layer), error.kind, moved(error)) for error in errors[:ROWS]
         ]
         more = left_out(len(errors) - len(rows), "errors", "in the JSON")
-        parts.append(table(f"### {heading}", ("", "Layer", "Error", "Before → now"), rows, more))
+        parts.append(table(f"### {heading}", ("", "Layer", "Error", "Before -> now"), rows, more))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -89,12 +89,12 @@ def _summary(side: Side) -> str:
 def _facts(change: Change) -> list[tuple[str, str]]:
     before, now = change.before, change.now
     facts = [
-        ("Culprit", f"{before.culprit or 'none'} → {now.culprit or 'none'}"),
-        ("Seconds", f"{_seconds(before)} → {_seconds(now)}"),
+        ("Culprit", f"{before.culprit or 'none'} -> {now.culprit or 'none'}"),
+        ("Seconds", f"{_seconds(before)} -> {_seconds(now)}"),
     ]
     # What is the same on both sides is no news, unless the two are not of one kind.
     facts += [
-        (label, f"{was} → {is_now}")
+        (label, f"{was} -> {is_now}")
         for label, was, is_now in (
             ("Model", before.model, now.model),
             ("Target", before.target, now.target),
