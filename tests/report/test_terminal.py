@@ -1,19 +1,22 @@
 """What a person reads: the verdict first, the culprit next, nothing cut off that matters."""
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from torchport.report.model import Report
-from torchport.report.terminal import render
+from torchport.report.phrases import percent
+from torchport.report.terminal import EDITED_LINES, render
 
-from .sample import TODO, failing, passing, unsupported
+from .sample import TODO, failing, layer, passing, unsupported
+from .views import HUNK, full
 
 
-def shown(report: Report, width: int = 100, terminal: bool = False) -> str:
+def shown(report: Report, width: int = 100, terminal: bool = False, folder: Path | None = None) -> str:
     stream = io.StringIO()
-    render(report, Console(file=stream, width=width, highlight=False, force_terminal=terminal))
+    render(report, Console(file=stream, width=width, highlight=False, force_terminal=terminal), folder)
     return stream.getvalue()
 
 
@@ -41,6 +44,69 @@ def test_a_fail_names_the_culprit_before_the_table() -> None:
     assert text.index("Culprit") < text.index("Worst layers")
     for fact in ("head  torch.nn.Linear", "own error  max 0.5 at [1, 2]", "chained", "net.py:4"):
         assert fact in text
+
+
+def test_one_layer_is_spoken_of_in_the_singular() -> None:
+    one = passing().model_copy(update={"layers": (layer("Net", 0.0),)})
+    assert lines(one)[0] == "PASS  Net to candle: the 1 layer agrees with PyTorch (noise floor x 4)"
+    wrong = failing(0.5).model_copy(update={"layers": (layer("head", 0.5),)})
+    assert lines(wrong)[0] == "FAIL  Net to candle: the 1 layer diverges (noise floor x 4)"
+
+
+def test_a_culprit_is_shown_with_all_that_is_known() -> None:
+    found = lines(full(), width=120)
+    for fact in (
+        "  operation  aten.layer_norm.default at lib/norms.py:12: 5e+04 times the limit",
+        "  suggest    eps is 1e-05 where the model has 1e-12 (explains 99.9 % of the error)",
+        "  suggest    the scale is missing (explains 50.0 % of the error)",
+        "  snippet    out/snippets/head",
+    ):
+        assert fact in found
+    start = found.index("The port's source is not what was generated")
+    assert found[start + 1 : start + 4] == [f"  {line}" for line in HUNK.splitlines()]
+
+
+def test_the_reason_of_the_operation_is_not_said_twice() -> None:
+    report = full()
+    assert report.first_divergence is not None and report.first_divergence.operation is not None
+    same = report.first_divergence.operation.model_copy(update={"reason": report.first_divergence.reason})
+    divergence = report.first_divergence.model_copy(update={"operation": same})
+    found = lines(report.model_copy(update={"first_divergence": divergence}))
+    assert "  operation  aten.layer_norm.default at lib/norms.py:12" in found
+
+
+def test_long_edits_are_cut_and_counted() -> None:
+    report = full()
+    assert report.first_divergence is not None
+    divergence = report.first_divergence.model_copy(update={"edits": (HUNK,) * 20})
+    text = shown(report.model_copy(update={"first_divergence": divergence}))
+    assert f"and {60 - EDITED_LINES} more lines, all of them in the JSON" in text
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(1.0, "100.0 %"), (0.99999, "99.9 %"), (0.9995, "99.9 %"), (0.29, "29.0 %"), (0.0004, "0.0 %")],
+)
+def test_what_is_explained_is_never_rounded_up(share: float, said: str) -> None:
+    assert percent(share) == said
+
+
+def test_a_fail_ends_with_what_to_do_next() -> None:
+    assert lines(full())[-3:] == [
+        "Next     torchport report out --format html",
+        "         torchport tui out",
+        "         torchport minify out",
+    ]
+
+
+def test_what_to_do_next_names_the_folder_that_the_run_is_in() -> None:
+    assert "torchport tui 'my runs/net'" in shown(full(), folder=Path("my runs/net"))
+    assert "Next" not in shown(passing(), folder=Path("my runs/net"))
+
+
+def test_only_what_diverges_can_be_minified() -> None:
+    text = shown(unsupported(), folder=Path("out"))
+    assert "torchport report out --format html" in text and "minify" not in text
 
 
 def test_a_value_of_nan_is_shown_as_what_never_passes() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torchport.report.model import Report
 
 PIPED_WIDTH = 110
-_EXIT_CODES = {"pass": 0, "fail": 1, "unsupported": 2, "error": 2}
+EXIT_CODES = {"pass": 0, "fail": 1, "unsupported": 2, "error": 2}
 
 
 def print_report(report: "Report", as_json: bool) -> int:
@@ -24,7 +24,7 @@ def print_report(report: "Report", as_json: bool) -> int:
         from torchport.report.terminal import render
 
         render(report, console())
-    return _EXIT_CODES[report.status]
+    return EXIT_CODES[report.status]
 
 
 def console() -> "Console":

@@ -1,8 +1,9 @@
 """The sentences and numbers that every renderer of a report shows in the same words."""
 
 import math
+from decimal import ROUND_FLOOR, Decimal
 
-from torchport.parity.result import Divergence, Layer, Measured
+from torchport.parity.result import Divergence, Layer, Measured, Operation, Suggestion
 from torchport.report.model import Report
 
 WORDS = {"pass": "PASS", "fail": "FAIL", "unsupported": "UNSUPPORTED", "error": "ERROR"}
@@ -11,15 +12,19 @@ WORDS = {"pass": "PASS", "fail": "FAIL", "unsupported": "UNSUPPORTED", "error": 
 def headline(report: Report) -> str:
     """The verdict in one line: how many layers agree, by which rule."""
     ported = f"{report.model} to {report.target}"
-    judged = [layer for layer in report.layers if layer.own is not None or not layer.passed]
+    judged = [layer for layer in report.layers if is_judged(layer)]
     failed = [layer for layer in judged if not layer.passed]
     rule = f" ({report.rule})" if report.rule else ""
     if report.status == "pass":
-        return f"{ported}: all {_layers(len(judged))} agree with PyTorch{rule}"
+        agree = "the 1 layer agrees" if len(judged) == 1 else f"all {len(judged)} layers agree"
+        return f"{ported}: {agree} with PyTorch{rule}"
     if report.status == "unsupported":
         return f"{ported}: {_operations(len(report.todos))} nothing maps"
     if failed:
-        return f"{ported}: {len(failed)} of {_layers(len(judged))} diverge{rule}"
+        diverge = (
+            "the 1 layer diverges" if len(judged) == 1 else f"{len(failed)} of {len(judged)} layers diverge"
+        )
+        return f"{ported}: {diverge}{rule}"
     if report.first_divergence is not None:
         return f"{ported}: every layer agrees, but the outputs drift too far{rule}"
     if report.todos:
@@ -30,6 +35,41 @@ def headline(report: Report) -> str:
 def culprit(divergence: Divergence) -> str:
     """What is wrong at the culprit, and where it showed."""
     return f"{divergence.what}: {divergence.reason}"
+
+
+def facts(report: Report) -> list[tuple[str, str]]:
+    """What is known about the culprit, each fact with its label, in the order in which to read them."""
+    divergence = report.first_divergence
+    if divergence is None:
+        return []
+    chained = next((one.chained for one in report.layers if one.name == divergence.layer), None)
+    known = [("what", culprit(divergence))]
+    if divergence.kind == "own":
+        known.append(("own error", error(divergence.metrics)))
+    known += [("chained", error(chained)), ("source", divergence.source or "unknown")]
+    if divergence.operation is not None:
+        known.append(("operation", _operation(divergence.operation, divergence.reason)))
+    known += [("suggest", suggestion(one)) for one in divergence.suggestions]
+    if divergence.snippet is not None:
+        known.append(("snippet", divergence.snippet))
+    return known
+
+
+def _operation(found: Operation, said: str) -> str:
+    """The operation at which the culprit first goes wrong, its line and, if that is not yet said, the reason."""
+    place = f" at {found.source}" if found.source else ""
+    reason = "" if found.reason == said else f": {found.reason}"
+    return f"{found.op}{place}{reason}"
+
+
+def suggestion(hypothesis: Suggestion) -> str:
+    return f"{hypothesis.text} (explains {percent(hypothesis.explains)} of the error)"
+
+
+def percent(share: float) -> str:
+    """A share in percent, floored to a tenth: what is not all of it is never called 100 %."""
+    tenths = Decimal(str(share)).quantize(Decimal("0.001"), ROUND_FLOOR)
+    return f"{tenths * 100:.1f} %"
 
 
 def outputs(measured: Measured) -> str:
@@ -65,6 +105,11 @@ def largest(measured: Measured | None) -> str:
     return "-" if measured.incomparable is not None else number(measured.max_abs)
 
 
+def is_judged(layer: Layer) -> bool:
+    """Whether there was something to judge: a container that hands its input on computes nothing itself."""
+    return layer.own is not None or not layer.passed
+
+
 def verdict(layer: Layer) -> str:
     return "pass" if layer.passed else "FAIL"
 
@@ -80,10 +125,6 @@ def seconds(report: Report) -> str:
         return ""
     parts = ", ".join(f"{name} {value:.1f}" for name, value in taken.items())
     return f"{sum(taken.values()):.1f} s ({parts})"
-
-
-def _layers(number: int) -> str:
-    return f"{number} layer" if number == 1 else f"{number} layers"
 
 
 def _operations(number: int) -> str:

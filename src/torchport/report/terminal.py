@@ -1,4 +1,9 @@
-"""A report on the terminal: the verdict first, then the culprit, the worst layers and the files."""
+"""A report on the terminal: the verdict first, then the culprit, the worst layers, the files and what to do next."""
+
+import io
+import shlex
+from collections.abc import Callable
+from pathlib import Path
 
 from rich import box
 from rich.console import Console
@@ -8,20 +13,40 @@ from rich.text import Text
 
 from torchport.report import phrases
 from torchport.report.model import Report
+from torchport.report.run import Run
 
+WIDTH = 110
 WORST = 8
 TODOS = 10
+EDITED_LINES = 40
 ROOM_FOR_TYPE = 96
 _STYLES = {"pass": "bold green", "fail": "bold red"}
+_OF_A_DIFF = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def render(report: Report, console: Console) -> None:
-    """Print `report`. Colour is the console's business: none off a terminal or with NO_COLOR."""
+def text_of(run: Run) -> str:
+    """What `render` prints, as plain text."""
+    return plain(lambda console: render(run.report, console, run.folder))
+
+
+def plain(draw: Callable[[Console], None]) -> str:
+    """What `draw` prints, without colour whatever the environment says, and without spaces at the ends of lines."""
+    stream = io.StringIO()
+    draw(Console(file=stream, width=WIDTH, highlight=False, force_terminal=False, color_system=None))
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def render(report: Report, console: Console, folder: Path | None = None) -> None:
+    """Print `report`. Colour is the console's business: none off a terminal or with NO_COLOR.
+
+    `folder` is where the run lies, if that is not where the report says that it was written.
+    """
     _verdict(report, console)
     _culprit(report, console)
+    _edits(report, console)
     _worst_layers(report, console)
     _todos(report, console)
-    _files(report, console)
+    _files(report, console, folder)
 
 
 def _verdict(report: Report, console: Console) -> None:
@@ -38,16 +63,24 @@ def _culprit(report: Report, console: Console) -> None:
     divergence = report.first_divergence
     if divergence is None:
         return
-    chained = next((one.chained for one in report.layers if one.name == divergence.layer), None)
     table = Table.grid(padding=(0, 2, 0, 0))
     name = Text.assemble((divergence.layer, "bold red"), f"  {divergence.type}")
     table.add_row(Text("Culprit", style="bold"), name)
-    table.add_row("  what", Text(phrases.culprit(divergence)))
-    if divergence.kind == "own":
-        table.add_row("  own error", Text(phrases.error(divergence.metrics)))
-    table.add_row("  chained", Text(phrases.error(chained)))
-    table.add_row("  source", Text(divergence.source or "unknown"))
+    for label, fact in phrases.facts(report):
+        table.add_row(f"  {label}", Text(fact, overflow="fold"))
     console.print(Padding(table, (1, 0, 0, 0)))
+
+
+def _edits(report: Report, console: Console) -> None:
+    edits = report.first_divergence.edits if report.first_divergence else ()
+    if not edits:
+        return
+    lines = [line for hunk in edits for line in hunk.splitlines()]
+    console.print(Padding(Text("The port's source is not what was generated", style="bold"), (1, 0, 0, 0)))
+    for line in lines[:EDITED_LINES]:
+        console.print(Text(f"  {line}", style=_OF_A_DIFF.get(line[:1], ""), overflow="fold"))
+    if len(lines) > EDITED_LINES:
+        console.print(f"  and {len(lines) - EDITED_LINES} more lines, all of them in the JSON")
 
 
 def _worst_layers(report: Report, console: Console) -> None:
@@ -89,15 +122,27 @@ def _todos(report: Report, console: Console) -> None:
     console.print()
 
 
-def _files(report: Report, console: Console) -> None:
+def _files(report: Report, console: Console, folder: Path | None) -> None:
     table = Table.grid(padding=(0, 2, 0, 0))
-    places = dict(report.files)
+    places = list(report.files.items())
     if report.report is not None:
-        places["report"] = report.report
+        places.append(("report", report.report))
+        folder = folder or Path(report.report).parent
     if seconds := phrases.seconds(report):
-        places["took"] = seconds
-    for name, place in places.items():
+        places.append(("took", seconds))
+    if folder is not None:
+        places += [("" if row else "next", command) for row, command in enumerate(_next(report, folder))]
+    for name, place in places:
         # Paths are for copying: fold them rather than cut them short.
         table.add_row(Text(name.capitalize(), style="bold"), Text(place, overflow="fold"))
     if places:
         console.print(table)
+
+
+def _next(report: Report, folder: Path) -> list[str]:
+    """The commands that show more of what went wrong."""
+    if report.passed:
+        return []
+    place = shlex.quote(str(folder))
+    commands = [f"torchport report {place} --format html", f"torchport tui {place}"]
+    return [*commands, f"torchport minify {place}"] if report.first_divergence else commands

@@ -1,0 +1,83 @@
+"""Where a line of the user's code is, as CI systems name it: the file below the root of the checkout, and the line.
+
+In: the `source` strings of a report, such as `/path/file.py:12`. The root is GITHUB_WORKSPACE, where that is set, and
+the current directory.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchport.report.model import Report
+
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True)
+class Place:
+    """`file` is relative with forward slashes when it lies below the root, and absolute when it does not."""
+
+    file: str
+    line: int | None
+    is_below_root: bool
+
+    @property
+    def is_users(self) -> bool:
+        """Whether the file is of the checkout, and not of a package that is installed in it."""
+        return self.is_below_root and not any(part in _INSTALLED for part in Path(self.file).parts)
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+def place_of(source: str | None) -> Place | None:
+    if not source:
+        return None
+    file, _, line = source.rpartition(":")
+    has_line = bool(file) and line.isdecimal()
+    number = int(line) if has_line else None
+    path = Path(os.path.abspath(file if has_line else source))
+    for root in _roots():
+        if (below := _below(path, root)) is not None:
+            return Place(below, number, True)
+    return Place(str(path), number, False)
+
+
+def place_of_layer(report: Report, name: str, source: str | None) -> Place | None:
+    """The line named; where it is not known, the line that calls the layer, or else the layer around it."""
+    if source:
+        return place_of(source)
+    layers = {layer.name: layer for layer in report.layers}
+    while (layer := layers.pop(name, None)) is not None:
+        if layer.source:
+            return place_of(layer.source)
+        name = layer.parent or ""
+    return None
+
+
+def place_of_culprit(report: Report) -> Place | None:
+    """The line of the operation that goes wrong where it is the user's own, else the line that calls the layer."""
+    divergence = report.first_divergence
+    if divergence is None:
+        return None
+    operation = place_of(divergence.operation.source) if divergence.operation else None
+    if operation is not None and operation.is_users:
+        return operation
+    return place_of_layer(report, divergence.layer, divergence.source) or operation
+
+
+def _roots() -> list[Path]:
+    workspace = os.environ.get("GITHUB_WORKSPACE")
+    return [*([Path(workspace)] if workspace else []), Path.cwd()]
+
+
+def _below(path: Path, root: Path) -> str | None:
+    """The path from `root`, also where one of them goes through a link; None where there is none."""
+    if path.is_relative_to(root):
+        return path.relative_to(root).as_posix()
+    with suppress(OSError, RuntimeError, ValueError):  # A name that no file can have is below nothing.
+        return path.resolve().relative_to(root.resolve()).as_posix()
+    return None
