@@ -12,6 +12,7 @@ from torchport.cli.explain import explain
 from torchport.cli.minify import minify
 from torchport.cli.port import port
 from torchport.cli.record import record
+from torchport.cli.tui import tui
 
 # Plain help starts in half the time of the boxed one, and wraps as it is written.
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -46,5 +47,5 @@ def torchport(
         typer.echo(context.get_help())
 
 
-for command in (port, check, minify, record, codegen, doctor, explain):
+for command in (port, check, minify, tui, record, codegen, doctor, explain):
     app.command()(command)
