@@ -101,24 +101,30 @@ class Dashboard(App[None]):
         assert job is not None
         ended = not job.alive
         self._ticks += 1
-        self._log_prints(job)
+        self._log_prints()
         new = job.layers[len(self.layers) :]
         if new:
             self._arrived(new)
         self.query_one("#verdict", Static).update(banner.doing(job, self._ticks))
         self.query_one("#steps", Static).update(banner.taking(job, self._ticks))
         if job.stopped:
-            self._patience -= TICK
-            if ended or self._patience <= 0:
-                self.exit()
+            self._wait_for_end(job)
         elif ended:
             self._ticking.stop()
+            self.set_interval(1, self._log_prints)
             self._ended(job)
 
-    def _log_prints(self, job: Job) -> None:
+    def _wait_for_end(self, job: Job) -> None:
+        self._patience -= TICK
+        if not job.alive or self._patience <= 0:
+            self.exit()
+        elif self._ticks % 10 == 0:
+            job.stop()  # Code may have swallowed the first interrupt, and what it started since must end, too.
+
+    def _log_prints(self) -> None:
         log = self.query_one(RichLog)
-        while job.printed:
-            log.write(Text.from_ansi(job.printed.popleft()))
+        while self.job is not None and self.job.printed:
+            log.write(Text.from_ansi(self.job.printed.popleft()))
 
     def _arrived(self, new: list[Layer]) -> None:
         if not self.layers:
@@ -198,8 +204,10 @@ class Dashboard(App[None]):
             panel.update("There is nothing to draw: no two tensors of one shape.")
             return
         width = panel.size.width
-        parts = picture.heatmap(layer.picture, width), picture.histograms(layer.picture, width)
-        panel.update(Group(*parts))
+        drawn = [picture.heatmap(layer.picture, width), picture.histograms(layer.picture, width)]
+        if width >= picture.WIDE:
+            drawn.insert(1, Text())
+        panel.update(Group(*drawn))
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show)
@@ -209,6 +217,10 @@ class Dashboard(App[None]):
         return culprit if culprit is not None and culprit.layer == layer.name else None
 
     # What keys do
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Which keys there are now: those of the dashboard are letters while a filter is typed."""
+        return action != "filter" or not isinstance(self.focused, FilterBox)
 
     def action_filter(self) -> None:
         if self.layers:

@@ -33,9 +33,8 @@ def taken(report: Report) -> Text:
     """The steps of a finished run."""
     seconds = {name: value for name, value in report.seconds if value is not None}
     parts = [_step(facts.PASS, name, value) for name, value in seconds.items()]
-    if seconds:
-        parts.append(Text(f"in all {sum(seconds.values()):.1f} s", style="bold"))
-    return Text("  ").join(parts)
+    total = [Text(f"{sum(seconds.values()):.1f} s", style="bold")] if seconds else []
+    return Text(" ").join([*total, *parts])
 
 
 def taking(job: Job, tick: int) -> Text:
@@ -51,7 +50,7 @@ def taking(job: Job, tick: int) -> Text:
             parts.append(_step(sign, name, seconds[name]))
         else:
             parts.append(_step(facts.PASS, name, seconds[name]))
-    return Text("  ").join(parts)
+    return Text(" ").join(parts)
 
 
 def _step(sign: str, name: str, seconds: float) -> Text:

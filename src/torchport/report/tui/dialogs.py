@@ -90,8 +90,8 @@ def keys() -> Note:
 
 def snippet(layer: str, folder: Path) -> Note:
     lines: list[RenderableType] = [Text("Folder", style="bold"), Text(str(folder), overflow="fold")]
-    if commands := snippets.commands(folder):
-        lines.append(Text("\nRun", style="bold"))
-    for line, about in commands:
-        lines += [Text(line, overflow="fold"), Text(f"  {about}", style="dim")] if about else [Text(line)]
+    lines.append(Text("\nRun", style="bold"))
+    for line, about in snippets.commands(folder):
+        lines.append(Text(line, overflow="fold"))
+        lines += [Text(f"  {about}", style="dim")] if about else []
     return Note(f"Snippet of {layer}", Group(*lines))

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -30,7 +29,7 @@ def of_layer(layer: Layer, culprit: Divergence | None) -> RenderableType:
     parts: list[RenderableType] = [head, _grid(facts)]
     if culprit is not None and culprit.edits:
         parts += [Text("the source is not what was generated:", style="bold")]
-        parts += [Syntax(hunk, "diff", word_wrap=True, background_color="default") for hunk in culprit.edits]
+        parts += [_coloured(hunk) for hunk in culprit.edits]
     return Group(*parts)
 
 
@@ -96,7 +95,7 @@ def _of_value(own: Measured) -> Iterator[tuple[str, str]]:
     if (own.candidate_shape, own.candidate_dtype) != (own.golden_shape, own.golden_dtype):
         yield "port has", _described(own.candidate_shape, own.candidate_dtype)
     if own.incomparable is None:
-        yield "relative", f"max {phrases.number(own.max_rel)}, mean error {phrases.number(own.mean_abs)}"
+        yield "mean", f"{phrases.number(own.mean_abs)}; relative at most {phrases.number(own.max_rel)}"
     if own.nan_mismatches or own.inf_mismatches:
         yield "not finite", f"NaN differs at {own.nan_mismatches}, Inf at {own.inf_mismatches} places"
     yield "value", own.key
@@ -104,6 +103,12 @@ def _of_value(own: Measured) -> Iterator[tuple[str, str]]:
 
 def _described(shape: tuple[int, ...], dtype: str) -> str:
     return f"{list(shape)} {dtype}"
+
+
+def _coloured(hunk: str) -> Text:
+    """A hunk of a diff; what was taken away and what was put there bear their signs anyway."""
+    lines = [Text(line, style={"-": "red", "+": "green"}.get(line[:1], "dim")) for line in hunk.splitlines()]
+    return Text("\n").join(lines)
 
 
 def _grid(facts: list[tuple[str, str]]) -> Table:

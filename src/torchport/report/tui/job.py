@@ -88,7 +88,7 @@ class Job:
         return self.report
 
     def _run(self) -> None:
-        # Never closed: loggers that were made meanwhile keep it.
+        # It is not closed here: loggers that were made meanwhile may hold it.
         out = open(self.sink, "w", buffering=1, encoding="utf-8", errors="replace")  # noqa: SIM115
         try:
             with redirect_stdout(out), redirect_stderr(out):

@@ -10,9 +10,8 @@ from rich.text import Text
 
 from torchport.parity.picture import Picture
 
-NARROW = 40
-WIDE = 62
-"""The columns that a picture takes with digits in its cells, and with numbers."""
+WIDE = 64
+"""From so many columns on the cells hold numbers, below they hold digits."""
 _COLOURS = ("#2b1a5c", "#641a80", "#a3307e", "#de4968", "#fb8861", "#fde0a1")
 _LEVELS = len(_COLOURS)
 _INFINITE = _LEVELS + 1
@@ -84,7 +83,7 @@ def _style(which: int) -> str:
 def _legend(largest: float) -> list[Text]:
     """One line a level, the largest first; as many lines as a picture has at most."""
     bounds = [(which, largest * 10 ** ((which - _LEVELS) / 2)) for which in range(_LEVELS, 0, -1)]
-    meanings = [(which, f"≤ {bound:.1e}") for which, bound in bounds] if largest > 0 else []
+    meanings = [(which, f"≤ {bound:.2e}") for which, bound in bounds] if largest > 0 else []
     meanings += [(0, "no error"), (_INFINITE, "NaN or Inf")]
     return [Text.assemble((f" {_sign(which)} ", _style(which)), f" {text}") for which, text in meanings]
 

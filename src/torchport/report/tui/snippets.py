@@ -1,6 +1,7 @@
 """Where the snippet of a failing layer lies, and the commands that run its scripts."""
 
 import ast
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +28,10 @@ def folder_of(layer: Layer, report: Report, run: Path | None) -> Path | None:
 
 
 def commands(folder: Path) -> list[Command]:
+    """What to type to go there and run each script."""
     scripts = sorted(path for path in folder.iterdir() if path.suffix in _RUNS)
-    return [Command(f"{_RUNS[path.suffix]} {path}", _about(path)) for path in scripts]
+    lines = [Command(shlex.join([_RUNS[path.suffix], path.name]), _about(path)) for path in scripts]
+    return [Command(shlex.join(["cd", str(folder)]), ""), *lines]
 
 
 def _about(path: Path) -> str:
