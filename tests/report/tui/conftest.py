@@ -21,11 +21,11 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def drive(app: Dashboard, steps: Steps, size: tuple[int, int] = (80, 24)) -> None:
+def drive(app: Dashboard, steps: Steps, size: tuple[int, int] = (80, 24), notices: bool = False) -> None:
     """Run the dashboard on a screen of this size, and let `steps` press its keys."""
 
     async def run() -> None:
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=notices) as pilot:
             await pilot.pause()
             await steps(pilot)
 

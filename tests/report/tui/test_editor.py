@@ -47,3 +47,8 @@ def test_what_is_lacking_is_said(
     monkeypatch.setenv("EDITOR", name)
     answer = editor.command(place)
     assert isinstance(answer, str) and why in answer
+
+
+def test_an_editor_that_is_not_there_is_named() -> None:
+    answer = editor.run(["/nowhere/vi", "+1", "net.py"])
+    assert answer is not None and "/nowhere/vi cannot be run: No such file" in answer

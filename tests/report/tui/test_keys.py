@@ -13,7 +13,7 @@ from torchport.report.tui.app import Dashboard
 from torchport.report.tui.table import LayerTable
 
 from . import sample
-from .conftest import drive, on_screen
+from .conftest import drive, on_screen, until
 
 
 def selected(app: Dashboard) -> str | None:
@@ -302,7 +302,7 @@ def test_a_report_without_layers_is_shown_and_no_key_breaks_it(status: str) -> N
     drive(app, steps)
 
 
-@pytest.mark.parametrize("size", [(20, 6), (60, 15), (80, 24), (131, 30), (132, 30), (300, 90)])
+@pytest.mark.parametrize("size", [(20, 6), (80, 24), (132, 30), (300, 90)])
 def test_any_size_of_terminal_will_do(size: tuple[int, int]) -> None:
     app = Dashboard(sample.failing())
 
@@ -325,6 +325,7 @@ def test_brackets_in_names_are_not_markup() -> None:
         text = on_screen(app)
         assert "[bold]x to candle" in text and "✓ [red]embeddings.norm" in text
         await pilot.press("o")
-        assert "[red]embeddings.norm" in notices(app)
+        before = text.count("[red]embeddings.norm")
+        await until(pilot, lambda: on_screen(app).count("[red]embeddings.norm") == before + 1, 5)
 
-    drive(app, steps, (160, 45))
+    drive(app, steps, (160, 45), notices=True)

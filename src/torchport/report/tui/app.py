@@ -1,10 +1,9 @@
 """The dashboard itself. In: a run that is finished, or a job that makes one. Out: what the keys do."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 from rich.console import Group
+from rich.markup import escape
 from rich.text import Text
 from textual import on
 from textual.app import App, ComposeResult, SuspendNotSupported
@@ -64,31 +63,27 @@ class Dashboard(App[None]):
         self._patience = PATIENCE
 
     def compose(self) -> ComposeResult:
-        yield Static(id="verdict")
-        yield Static(id="steps")
-        with Container(id="body"):
-            with Vertical(id="layers"):
-                yield LayerTable(id="table")
-                yield FilterBox(id="filter", placeholder="part of a name or type")
-            with Container(id="lower"):
-                with VerticalScroll(id="details"):
-                    yield Static(id="facts")
-                yield Static(id="picture")
-        yield RichLog(id="log", max_lines=5000, wrap=True)
+        self.verdict, self.steps = Static(id="verdict"), Static(id="steps")
+        self.table, self.typed = LayerTable(id="table"), FilterBox(id="filter")
+        self.facts, self.picture = Static(id="facts"), Static(id="picture")
+        self.framed = Vertical(self.table, self.typed, id="layers")
+        self.details = VerticalScroll(self.facts, id="details")
+        self.body = Container(self.framed, Container(self.details, self.picture, id="lower"), id="body")
+        self.printed = RichLog(id="log", max_lines=5000, wrap=True)
         footer = Footer(show_command_palette=False)
         footer.compact = True
-        yield footer
+        yield from (self.verdict, self.steps, self.body, self.printed, footer)
 
     def on_mount(self) -> None:
-        self.table = self.query_one(LayerTable)
-        self.query_one("#log").border_title = "Printed by your code"
-        self.query_one("#filter").display = False
-        self.query_one("#log").display = self.job is not None
+        self.typed.placeholder = "part of a name or type"
+        self.printed.border_title = "Printed by your code"
+        self.typed.display = False
+        self.printed.display = self.job is not None
         self.table.focus()
         if self.job is None:
             self._finish()
         else:
-            self.screen.set_class(True, "-no-layers")
+            self.body.add_class("-no-layers")
             self.job.start()
             self._ticking = self.set_interval(TICK, self._tick)
             self._tick()
@@ -105,8 +100,8 @@ class Dashboard(App[None]):
         new = job.layers[len(self.layers) :]
         if new:
             self._arrived(new)
-        self.query_one("#verdict", Static).update(banner.doing(job, self._ticks))
-        self.query_one("#steps", Static).update(banner.taking(job, self._ticks))
+        self.verdict.update(banner.doing(job, self._ticks))
+        self.steps.update(banner.taking(job, self._ticks))
         if job.stopped:
             self._wait_for_end(job)
         elif ended:
@@ -122,14 +117,13 @@ class Dashboard(App[None]):
             job.stop()  # Code may have swallowed the first interrupt, and what it started since must end, too.
 
     def _log_prints(self) -> None:
-        log = self.query_one(RichLog)
         while self.job is not None and self.job.printed:
-            log.write(Text.from_ansi(self.job.printed.popleft()))
+            self.printed.write(Text.from_ansi(self.job.printed.popleft()))
 
     def _arrived(self, new: list[Layer]) -> None:
         if not self.layers:
-            self.screen.set_class(False, "-no-layers")
-            self.query_one("#log").display = False
+            self.body.remove_class("-no-layers")
+            self.printed.display = False
         self.layers += new
         self.table.append([layer for layer in new if self._wanted(layer)])
         self._count()
@@ -141,31 +135,33 @@ class Dashboard(App[None]):
             self.layers = list(job.report.layers)
             self._finish()
         elif job.error is not None:
-            self.screen.set_class(True, "-no-layers")
-            self.query_one("#facts", Static).update(facts.of_error(job.error))
-            self.query_one("#details").border_title = "Error"
+            self.layers = []
+            self._refill()
+            self.body.add_class("-no-layers")
+            self.facts.update(facts.of_error(job.error))
+            self.details.border_title = "Error"
 
     def _finish(self) -> None:
         """The verdict is in: show it, and go to the culprit."""
         report = self.report
         assert report is not None
-        self.query_one("#verdict", Static).update(banner.verdict(report))
-        self.query_one("#steps", Static).update(banner.taken(report))
-        self.screen.set_class(not self.layers, "-no-layers")
+        self.verdict.update(banner.verdict(report))
+        self.steps.update(banner.taken(report))
+        self.body.set_class(not self.layers, "-no-layers")
         if not self.layers:
-            self.query_one("#facts", Static).update(facts.of_nothing(report))
-            self.query_one("#details").border_title = "No layer was judged"
+            self.facts.update(facts.of_nothing(report))
+            self.details.border_title = "No layer was judged"
             return
         if (culprit := report.first_divergence) is not None:
             self.table.culprit = culprit.layer
         self._refill()
         if culprit is not None:
-            self.call_after_refresh(self.table.select_where, lambda layer: layer.name == culprit.layer)
+            self.call_after_refresh(self._select, culprit.layer)
 
     # What is shown
 
     def _refill(self) -> None:
-        words = self.query_one(Input).value
+        words = self.typed.value
         empty = f"No layer matches {words!r}." if words else "No layer fails."
         self.table.show(filter(self._wanted, self.layers), empty)
         self._count()
@@ -174,14 +170,14 @@ class Dashboard(App[None]):
         if self.only_failing and layer.passed:
             return False
         text = f"{layer.name} {layer.type}".casefold()
-        return all(word in text for word in self.query_one(Input).value.casefold().split())
+        return all(word in text for word in self.typed.value.casefold().split())
 
     def _count(self) -> None:
         failing = sum(not layer.passed for layer in self.layers)
         shown, known = len(self.table.rows), len(self.layers)
         number = f"{known}" if shown == known else f"{shown} of {known}"
         only = ", only failing shown" if self.only_failing else ""
-        self.query_one("#layers").border_title = f"{number} layers, {failing} failing{only}"
+        self.framed.border_title = f"{number} layers, {failing} failing{only}"
 
     @on(LayerTable.Selected)
     def _show(self) -> None:
@@ -189,25 +185,24 @@ class Dashboard(App[None]):
         if not self.layers:
             return
         if layer is None:
-            self.query_one("#facts", Static).update("")
-            self.query_one("#picture", Static).update("")
+            self.facts.update("")
+            self.picture.update("")
             return
-        self.query_one("#details").border_title = "Details"
-        self.query_one("#facts", Static).update(facts.of_layer(layer, self._as_culprit(layer)))
-        self.query_one("#details").scroll_home(animate=False)
+        self.details.border_title = "Details"
+        self.facts.update(facts.of_layer(layer, self._as_culprit(layer)))
+        self.details.scroll_home(animate=False)
         self._draw(layer)
 
     def _draw(self, layer: Layer) -> None:
-        panel = self.query_one("#picture", Static)
-        panel.border_title = "Own error by place, last axis across"
+        self.picture.border_title = "Own error by place, last axis across"
         if layer.picture is None:
-            panel.update("There is nothing to draw: no two tensors of one shape.")
+            self.picture.update("There is nothing to draw: no two tensors of one shape.")
             return
-        width = panel.size.width
+        width = self.picture.size.width
         drawn = [picture.heatmap(layer.picture, width), picture.histograms(layer.picture, width)]
         if width >= picture.WIDE:
             drawn.insert(1, Text())
-        panel.update(Group(*drawn))
+        self.picture.update(Group(*drawn))
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show)
@@ -224,9 +219,8 @@ class Dashboard(App[None]):
 
     def action_filter(self) -> None:
         if self.layers:
-            box = self.query_one(Input)
-            box.display = True
-            box.focus()
+            self.typed.display = True
+            self.typed.focus()
 
     @on(Input.Changed)
     def _filter(self) -> None:
@@ -234,13 +228,12 @@ class Dashboard(App[None]):
 
     @on(Input.Submitted)
     def _keep_filter(self) -> None:
-        self.query_one(Input).display = bool(self.query_one(Input).value)
+        self.typed.display = bool(self.typed.value)
         self.table.focus()
 
     def action_clear_filter(self) -> None:
-        box = self.query_one(Input)
-        box.value = ""
-        box.display = False
+        self.typed.value = ""
+        self.typed.display = False
         self.table.focus()
 
     def action_only_failing(self) -> None:
@@ -249,12 +242,12 @@ class Dashboard(App[None]):
 
     def action_next_failing(self, step: int) -> None:
         if not self.table.select_where(lambda layer: not layer.passed, step):
-            self.notify("No layer fails.")
+            self._say("No layer fails.")
 
     def action_culprit(self) -> None:
         culprit = None if self.report is None else self.report.first_divergence
         if culprit is None:
-            self.notify("There is no verdict yet." if self.report is None else "There is no culprit.")
+            self._say("There is no verdict yet." if self.report is None else "There is no culprit.")
             return
         if not self._select(culprit.layer):
             self.only_failing = False
@@ -268,13 +261,11 @@ class Dashboard(App[None]):
     def action_snippet(self) -> None:
         layer = self.table.selected
         if layer is None or self.report is None:
-            self.notify("There is no verdict yet." if self.report is None else "No layer is selected.")
+            self._say("There is no verdict yet." if self.report is None else "No layer is selected.")
             return
         folder = snippets.folder_of(layer, self.report, self.folder)
         if folder is None:
-            self.notify(
-                f"There is no snippet of {layer.name}. One is written of the culprit: press c, then o."
-            )
+            self._say(f"There is no snippet of {layer.name}. One is written of the culprit: press c, then o.")
             return
         self.push_screen(dialogs.snippet(layer.name, folder))
 
@@ -282,13 +273,18 @@ class Dashboard(App[None]):
         layer = self.table.selected
         command = editor.command(None if layer is None else self._source(layer))
         if isinstance(command, str):
-            self.notify(command, severity="warning")
+            self._say(command)
             return
         try:
             with self.suspend():
-                subprocess.run(command, stdin=sys.__stdin__, stdout=sys.__stdout__, stderr=sys.__stderr__)
-        except (SuspendNotSupported, OSError) as error:
-            self.notify(f"{command[0]} cannot be run: {error}", severity="error")
+                problem = editor.run(command)
+        except SuspendNotSupported:
+            problem = "this terminal cannot be handed to an editor"
+        if problem is not None:
+            self._say(problem)
+
+    def _say(self, message: str) -> None:
+        self.notify(escape(message))
 
     def _source(self, layer: Layer) -> str | None:
         culprit = self._as_culprit(layer)
@@ -298,10 +294,9 @@ class Dashboard(App[None]):
 
     def action_log(self) -> None:
         if self.job is None:
-            self.notify("Nothing is kept of what a finished run printed.")
+            self._say("Nothing is kept of what a finished run printed.")
             return
-        log = self.query_one("#log")
-        log.display = not log.display
+        self.printed.display = not self.printed.display
 
     def action_keys(self) -> None:
         self.push_screen(dialogs.keys())
@@ -314,5 +309,9 @@ class Dashboard(App[None]):
             self.push_screen(dialogs.AskToStop(), self._stop)
 
     def _stop(self, wanted: bool | None) -> None:
-        if wanted and self.job is not None:
+        if not wanted or self.job is None:
+            return
+        if self.job.alive:
             self.job.stop()
+        else:
+            self.exit()

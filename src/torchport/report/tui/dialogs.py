@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
@@ -44,7 +45,7 @@ class Note(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="note") as box:
-            box.border_title = self._heading
+            box.border_title = escape(self._heading)
             box.border_subtitle = "Esc closes"
             yield Static(self._content)
 

@@ -3,6 +3,8 @@
 import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 _COLON = ("{file}:{line}",)
@@ -30,3 +32,12 @@ def command(source: str | None) -> list[str] | str:
         return f"{place['file']} is not on this machine"
     arguments = _ARGUMENTS.get(Path(editor[0]).name, ("+{line}", "{file}"))
     return editor + [argument.format(**place.groupdict()) for argument in arguments]
+
+
+def run(command: list[str]) -> str | None:
+    """Runs the editor on the real terminal; gives why that failed, if it did."""
+    try:
+        subprocess.run(command, stdin=sys.__stdin__, stdout=sys.__stdout__, stderr=sys.__stderr__)
+    except OSError as error:
+        return f"{command[0]} cannot be run: {error.strerror}"
+    return None
