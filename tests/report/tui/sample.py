@@ -146,6 +146,6 @@ def _common() -> dict:
 
 def write_snippet(folder: Path) -> None:
     folder.mkdir(parents=True)
-    (folder / "show.py").write_text('"""Draws the histograms and heatmaps of the two tensors."""\n')
-    (folder / "replay.py").write_text('"""Runs the layer alone, in PyTorch."""\n')
+    (folder / "plot.py").write_text('"""Draws the layer: heatmaps and histograms.\n\nMore of it.\n"""\n')
+    (folder / "rerun.py").write_text('"""Runs the layer alone."""\n')
     (folder / "tensors.safetensors").write_bytes(b"")

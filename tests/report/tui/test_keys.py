@@ -171,8 +171,9 @@ def test_o_shows_the_folder_of_the_snippet_and_the_commands(
         text = on_screen(app)
         assert "│  my snippets/attention " in text
         assert "│  cd 'my snippets/attention' " in text
-        assert text.index("│  python replay.py ") < text.index("│  python show.py ")
-        assert "Draws the histograms and heatmaps" in text and "safetensors" not in text
+        assert text.index("│  python plot.py ") < text.index("│  python rerun.py ")
+        assert "Draws the layer: heatmaps and histograms." in text and "More of it" not in text
+        assert "safetensors" not in text
         await pilot.press("escape")
         assert not isinstance(app.screen, dialogs.Note)
 

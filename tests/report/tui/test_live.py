@@ -60,8 +60,8 @@ def test_a_real_port_is_shown_from_the_first_step_to_the_verdict(tmp_path: Path)
         text = on_screen(app)
         assert report.passed and "PASS" in text and "mlp to candle: all 5 layers agree" in text
         assert tuple(job.layers) == report.layers, "each layer was shown as it was judged"
-        assert tuple(job.seconds()) == STEPS
-        for step in STEPS:
+        assert (*job.seconds(), "explain") == STEPS, "there was nothing to explain"
+        for step in STEPS[:-1]:
             assert f"✓ {step}" in text
         for layer in report.layers:
             assert any(line.lstrip("› ").startswith(f"✓  {layer.name} ") for line in text.splitlines())
@@ -110,6 +110,28 @@ def test_layers_turn_up_as_they_are_judged_and_the_culprit_is_selected_at_the_en
         assert "✗! encoder.layer.1.attention" in on_screen(app)
 
     drive(app, steps, (120, 40))
+
+
+def test_what_is_built_to_explain_is_still_the_explaining() -> None:
+    def work(*, progress: Progress, seen: Seen) -> Report:
+        for message in (
+            "capturing",
+            "writing",
+            "building the port",
+            "building: candle",
+            "running",
+            "comparing",
+        ):
+            progress(message)
+        for message in ("looking for the cause", "building the port", "running the port"):
+            progress(message)
+        return sample.failing().report
+
+    job = Job(work, "net")
+    job.start()
+    job.wait(10)
+    assert job.result().status == "fail"
+    assert tuple(job.seconds()) == STEPS
 
 
 def test_only_failing_and_a_filter_hold_for_layers_that_come_later() -> None:

@@ -21,6 +21,7 @@ _BEGINS = {
     "building": "build",
     "running": "run",
     "comparing": "compare",
+    "looking": "explain",
 }
 """The first word of what is being done, and the step that it begins."""
 _PRINTED = 5000
@@ -100,7 +101,8 @@ class Job:
     def _progress(self, message: str) -> None:
         self.message = message
         step = _BEGINS.get(message.partition(" ")[0].rstrip(":"))
-        if step is not None and step != self.step:
+        # Only forward: to explain is also to build and to run.
+        if step is not None and (self.step is None or STEPS.index(step) > STEPS.index(self.step)):
             self._begun.append((step, time.monotonic()))
 
     def _read(self, reader: int) -> None:
