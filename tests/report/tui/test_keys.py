@@ -191,7 +191,19 @@ def test_a_snippet_of_a_run_that_was_moved_is_found_beside_its_report(tmp_path: 
     drive(app, steps)
 
 
-def test_o_on_a_layer_without_a_snippet_says_where_there_is_one() -> None:
+def test_other_failing_layers_have_their_snippets_beside_the_report(tmp_path: Path) -> None:
+    sample.write_snippet(tmp_path / "snippets" / "encoder.layer.1.dense")
+    app = Dashboard(sample.failing(folder=tmp_path, snippet=None))
+
+    async def steps(pilot: Pilot) -> None:
+        await pilot.press("n", "o")
+        assert isinstance(app.screen, dialogs.Note)
+        assert "Snippet of encoder.layer.1.dense" in on_screen(app)
+
+    drive(app, steps)
+
+
+def test_o_on_a_layer_without_a_snippet_says_so() -> None:
     app = Dashboard(sample.failing())
 
     async def steps(pilot: Pilot) -> None:

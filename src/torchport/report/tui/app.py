@@ -265,7 +265,7 @@ class Dashboard(App[None]):
             return
         folder = snippets.folder_of(layer, self.report, self.folder)
         if folder is None:
-            self._say(f"There is no snippet of {layer.name}. One is written of the culprit: press c, then o.")
+            self._say(f"There is no snippet of {layer.name}: only layers that fail have one.")
             return
         self.push_screen(dialogs.snippet(layer.name, folder))
 

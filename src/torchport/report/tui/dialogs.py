@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
@@ -94,5 +95,5 @@ def snippet(layer: str, folder: Path) -> Note:
     lines.append(Text("\nRun", style="bold"))
     for line, about in snippets.commands(folder):
         lines.append(Text(line, overflow="fold"))
-        lines += [Text(f"  {about}", style="dim")] if about else []
+        lines += [Padding(Text(about, style="dim"), (0, 0, 0, 2))] if about else []
     return Note(f"Snippet of {layer}", Group(*lines))

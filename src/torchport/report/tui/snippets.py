@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+from torchport.explain.explanation import file_name
 from torchport.parity.result import Layer
 from torchport.report.model import Report
 
@@ -23,7 +24,7 @@ def folder_of(layer: Layer, report: Report, run: Path | None) -> Path | None:
     places = [] if named is None else [Path(named)]
     if run is not None:
         places += [run / named, run / "snippets" / Path(named).name] if named else []
-        places.append(run / "snippets" / layer.name)
+        places.append(run / "snippets" / file_name(layer.name))
     return next((place for place in places if place.is_dir()), None)
 
 
