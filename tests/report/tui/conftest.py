@@ -16,7 +16,8 @@ pytest_textual_snapshot.SVGImageExtension.file_extension = "svg"
 
 
 @pytest.fixture(autouse=True)
-def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def _plain_environment(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    pytestconfig.option.snapshot_report = ".pytest_cache/snapshot_report.html"
     for name in ("NO_COLOR", "EDITOR", "COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
 
