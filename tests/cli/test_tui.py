@@ -40,7 +40,7 @@ def test_without_a_terminal_nothing_is_begun(torchport: Torchport, behind: Behin
     for command in (PORT, ("tui", str(run))):
         answer = torchport(*command)
         assert answer.code == 2 and answer.stdout == ""
-        assert "TP0801: the dashboard needs a terminal: std" in answer.stderr
+        assert "TP0801: the dashboard needs a terminal: not one: std" in answer.stderr
     assert behind.called is None
 
 
