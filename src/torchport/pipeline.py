@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from torchport.capture.symbols import parse_dynamic
 from torchport.errors import CaptureError, DiskError, UsageError
 from torchport.files import write_atomically
 from torchport.hints import read_hints, wished_axes
+from torchport.parity.result import Layer
 from torchport.proof import Port, quiet, rule_of, todos_of
 from torchport.report.model import Report
 from torchport.targets.base import Progress, find_target
@@ -39,6 +40,7 @@ def port(
     hints: Mapping[str, Any] | None = None,
     checks: str = "layers",
     progress: Progress = quiet,
+    seen: Callable[[Layer], None] | None = None,
 ) -> Port:
     """Captures a model and converts it. `check()` of what comes back builds, runs and compares it."""
     chosen = find_target(target)
@@ -48,7 +50,9 @@ def port(
     name = safe_name(name or type(model).__name__)
     folder = Path(out) if out is not None else Path("torchport-out") / name
     _must_be_writable(folder)
-    result = Port(name, chosen, folder, model, progress=progress)
+    # A report that lies there is of another capture; it must not outlive that one.
+    (folder / "report.json").unlink(missing_ok=True)
+    result = Port(name, chosen, folder, model, progress=progress, seen=seen)
     with result.timed("capture", "capturing the model"):
         capture = record(
             model,
@@ -99,6 +103,7 @@ def port_spec(
     atol: float | None,
     explain: bool = True,
     progress: Progress,
+    seen: Callable[[Layer], None] | None = None,
 ) -> Report:
     find_target(target)
     rule_of(rtol, atol)
@@ -116,6 +121,7 @@ def port_spec(
         hints=wishes.get("dims"),
         checks=checks,
         progress=progress,
+        seen=seen,
     )
     return made.check(rtol=rtol, atol=atol, explain=explain)
 

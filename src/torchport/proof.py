@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from torchport.errors import CaptureError, ManifestError, RunError, UsageError
 from torchport.evidence import Evidence, check_trace, check_truth, check_weights
 from torchport.files import write_atomically
 from torchport.parity.compare import compare_traces
+from torchport.parity.result import Layer
 from torchport.parity.tolerance import Fixed, Rule
 from torchport.report.model import Report, Seconds, Todo
 from torchport.targets.base import Conversion, Progress, Target, find_target
@@ -48,6 +49,8 @@ class Port:
     checked: Conversion | None = None
     """The same code with checks in it, where `conversion` is without: what ships cannot be watched."""
     progress: Progress = quiet
+    seen: Callable[[Layer], None] | None = None
+    """Is shown each layer as soon as it is judged."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -225,6 +228,7 @@ class Port:
                     call.name: [node.name for node in graph.modules[call.module].nodes]
                     for call in plan.calls.values()
                 },
+                seen=self.seen,
             )
         if parity.passed and stopped:
             raise RunError("TP0601", f"the port stopped: {stopped[0]}")

@@ -13,6 +13,7 @@ from torchport.cli.minify import minify
 from torchport.cli.port import port
 from torchport.cli.record import record
 from torchport.cli.report import report
+from torchport.cli.tui import tui
 
 # Plain help starts in half the time of the boxed one, and wraps as it is written.
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -47,5 +48,5 @@ def torchport(
         typer.echo(context.get_help())
 
 
-for command in (port, check, report, minify, record, codegen, doctor, explain):
+for command in (port, check, report, tui, minify, record, codegen, doctor, explain):
     app.command()(command)

@@ -1,13 +1,17 @@
 """`torchport port`: capture, convert, build, run, compare, report."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torchport.cli import options
 from torchport.cli.output import print_report
 from torchport.cli.progress import Progress
+from torchport.errors import UsageError
+
+if TYPE_CHECKING:
+    from torchport.report.model import Report
 
 
 def port(
@@ -21,13 +25,17 @@ def port(
     rtol: options.Rtol = None,
     atol: options.Atol = None,
     explain: options.Explain = True,
+    tui: Annotated[bool, typer.Option("--tui", help="Show it on a dashboard while it is made.")] = False,
     as_json: options.Json = False,
 ) -> int:
     """Port a model and prove the port, layer by layer."""
-    with Progress() as progress:
+    if tui and as_json:
+        raise UsageError("TP0801", "--tui and --json do not go together", fix="Give one of them.")
+
+    def work(**watchers: Any) -> "Report":
         from torchport.pipeline import port_spec
 
-        report = port_spec(
+        return port_spec(
             spec,
             target=to,
             out=out,
@@ -38,6 +46,16 @@ def port(
             rtol=rtol,
             atol=atol,
             explain=explain,
-            progress=progress,
+            **watchers,
         )
+
+    if tui:
+        from torchport.report.tui import require
+
+        require()
+        from torchport.report.tui.session import watch
+
+        return print_report(watch(work, f"{spec} to {to}"), as_json)
+    with Progress() as progress:
+        report = work(progress=progress)
     return print_report(report, as_json)

@@ -1,0 +1,58 @@
+"""The lines at the top: the verdict or what is being done, and the steps with their seconds."""
+
+from rich.text import Text
+
+from torchport.report import phrases
+from torchport.report.model import Report
+from torchport.report.tui import facts
+from torchport.report.tui.job import STEPS, Job
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_STYLES = {"pass": "bold black on green", "fail": "bold white on red"}
+
+
+def verdict(report: Report) -> Text:
+    style = _STYLES.get(report.status, "bold black on yellow")
+    return Text.assemble(
+        (f" {phrases.WORDS[report.status]} ", style), " ", (phrases.headline(report), "bold")
+    )
+
+
+def doing(job: Job, tick: int) -> Text:
+    """What a running job is at; or that it failed."""
+    if job.error is not None:
+        return Text.assemble((" ERROR ", "bold white on red"), " ", (job.subject, "bold"))
+    word = " STOPPING " if job.stopped else " PORTING "
+    turning = SPINNER[tick % len(SPINNER)]
+    return Text.assemble(
+        (word, "bold black on cyan"), f" {turning} ", (job.subject, "bold"), f": {job.message}"
+    )
+
+
+def taken(report: Report) -> Text:
+    """The steps of a finished run."""
+    seconds = {name: value for name, value in report.seconds if value is not None}
+    parts = [_step(facts.PASS, name, value) for name, value in seconds.items()]
+    total = [Text(f"{sum(seconds.values()):.1f} s", style="bold")] if seconds else []
+    return Text(" ").join([*total, *parts])
+
+
+def taking(job: Job, tick: int) -> Text:
+    """The steps of a job: done, being done, still to do."""
+    seconds = job.seconds()
+    ended = not job.alive
+    parts = []
+    for name in STEPS:
+        if name not in seconds:
+            parts.append(Text(f"{facts.NOTHING} {name}", style="dim"))
+        elif name == job.step:
+            sign = SPINNER[tick % len(SPINNER)] if not ended else facts.FAIL
+            parts.append(_step(sign, name, seconds[name]))
+        else:
+            parts.append(_step(facts.PASS, name, seconds[name]))
+    return Text(" ").join(parts)
+
+
+def _step(sign: str, name: str, seconds: float) -> Text:
+    colour = {facts.PASS: "green", facts.FAIL: "red"}.get(sign, "cyan")
+    return Text.assemble((sign, colour), f" {name} {seconds:.1f}")

@@ -1,0 +1,120 @@
+"""What the dashboard says of one layer, of what is to do, and of an error, as rich renderables."""
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from torchport.errors import TorchportError
+from torchport.parity.result import Divergence, Layer, Measured
+from torchport.report import phrases
+from torchport.report.model import Report
+
+PASS, FAIL, NOTHING, CULPRIT = "✓", "✗", "·", "!"
+
+
+def sign(layer: Layer) -> str:
+    """Passed, failed, or nothing of its own to judge."""
+    if not layer.passed:
+        return FAIL
+    return NOTHING if layer.own is None else PASS
+
+
+def of_layer(layer: Layer, culprit: Divergence | None) -> RenderableType:
+    """Everything that is known of a layer; `culprit` where it is the one."""
+    colour = {PASS: "green", FAIL: "red", NOTHING: ""}[sign(layer)]
+    head = Text.assemble((f"{sign(layer)} {layer.name}", f"bold {colour}"), "\n", (layer.type, "dim"))
+    facts = [*(_of_culprit(culprit) if culprit else _why(layer)), *_numbers(layer)]
+    parts: list[RenderableType] = [head, _grid(facts)]
+    if culprit is not None and culprit.edits:
+        parts += [Text("the source is not what was generated:", style="bold")]
+        parts += [_coloured(hunk) for hunk in culprit.edits]
+    return Group(*parts)
+
+
+def of_nothing(report: Report) -> RenderableType:
+    """A report without layers: what is to do, or that nothing is proven."""
+    if not report.todos:
+        return Text(phrases.headline(report))
+    facts = [
+        (todo.op, f"{todo.reason} ({', '.join(part for part in (todo.layer, todo.source) if part)})")
+        for todo in report.todos
+    ]
+    return Group(Text(f"{len(report.todos)} to do", style="bold"), _grid(facts))
+
+
+def of_error(error: BaseException) -> RenderableType:
+    if not isinstance(error, TorchportError):
+        return Text(f"{type(error).__name__}: {error}", style="bold red")
+    facts = [("where", error.where), ("next", error.fix), ("more", f"torchport explain {error.code}")]
+    head = Text(f"error {error.code}: {error.message}", style="bold red")
+    return Group(head, _grid([(label, text) for label, text in facts if text]))
+
+
+def _why(layer: Layer) -> Iterator[tuple[str, str]]:
+    if layer.reason:
+        yield "why", layer.reason
+
+
+def _of_culprit(culprit: Divergence) -> Iterator[tuple[str, str]]:
+    yield "culprit", phrases.culprit(culprit)
+    if culprit.kind == "chained":
+        yield "", "every layer is right by itself; here the drift is first too large"
+    if (operation := culprit.operation) is not None:
+        yield "op", f"{operation.node}, {operation.op}: {operation.reason}"
+        if operation.source:
+            yield "", operation.source
+    for suggestion in culprit.suggestions:
+        yield "maybe", f"{suggestion.text} (explains {100 * suggestion.explains:.3g} %)"
+    if culprit.snippet is not None:
+        yield "snippet", f"{culprit.snippet} (press o)"
+
+
+def _numbers(layer: Layer) -> Iterator[tuple[str, str]]:
+    own = layer.own
+    yield "own", phrases.error(own)
+    if own is not None:
+        yield (
+            "of limit",
+            f"{phrases.share_of_limit(own) or 'not judged'} ({own.rule or layer.rule or 'no rule'})",
+        )
+    yield "chained", phrases.error(layer.chained)
+    if own is not None:
+        yield from _of_value(own)
+    yield "source", layer.source or "unknown"
+    if layer.parent is not None:
+        yield "within", layer.parent
+
+
+def _of_value(own: Measured) -> Iterator[tuple[str, str]]:
+    if own.noise is not None:
+        noise = own.noise
+        yield "floor", f"rms {phrases.number(noise.floor_rms)}, max {phrases.number(noise.floor_max)}"
+    yield "shape", _described(own.golden_shape, own.golden_dtype)
+    if (own.candidate_shape, own.candidate_dtype) != (own.golden_shape, own.golden_dtype):
+        yield "port has", _described(own.candidate_shape, own.candidate_dtype)
+    if own.incomparable is None:
+        yield "mean", f"{phrases.number(own.mean_abs)}; relative at most {phrases.number(own.max_rel)}"
+    if own.nan_mismatches or own.inf_mismatches:
+        yield "not finite", f"NaN differs at {own.nan_mismatches}, Inf at {own.inf_mismatches} places"
+    yield "value", own.key
+
+
+def _described(shape: tuple[int, ...], dtype: str) -> str:
+    return f"{list(shape)} {dtype}"
+
+
+def _coloured(hunk: str) -> Text:
+    """A hunk of a diff; what was taken away and what was put there bear their signs anyway."""
+    lines = [Text(line, style={"-": "red", "+": "green"}.get(line[:1], "dim")) for line in hunk.splitlines()]
+    return Text("\n").join(lines)
+
+
+def _grid(facts: list[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in facts:
+        table.add_row(Text(label), Text(text))
+    return table

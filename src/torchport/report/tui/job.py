@@ -1,0 +1,112 @@
+"""Work that runs in a thread while the dashboard shows it: steps, layers, what is printed, how it ended."""
+
+import ctypes
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Protocol
+
+from torchport.parity.result import Layer
+from torchport.report.model import Report, Seconds
+from torchport.report.tui import processes
+
+STEPS = tuple(Seconds.model_fields)
+_BEGINS = {
+    "capturing": "capture",
+    "recording": "capture",
+    "writing": "convert",
+    "building": "build",
+    "running": "run",
+    "comparing": "compare",
+    "looking": "explain",
+}
+"""The first word of what is being done, and the step that it begins."""
+_PRINTED = 5000
+
+
+class Work(Protocol):
+    def __call__(self, *, progress: Callable[[str], None], seen: Callable[[Layer], None]) -> Report: ...
+
+
+class Job:
+    """One thread writes the fields below, the dashboard reads them."""
+
+    def __init__(self, work: Work, subject: str) -> None:
+        self.subject = subject
+        self.message = "starting"
+        self.layers: list[Layer] = []
+        self.printed: deque[str] = deque(maxlen=_PRINTED)
+        self.report: Report | None = None
+        self.error: BaseException | None = None
+        self.stopped = False
+        self._work = work
+        self._begun: list[tuple[str, float]] = []
+        self._ended: float | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._before = processes.descendants(os.getpid())
+        reader, self.sink = os.pipe()
+        """`sink` is a file descriptor: what is written to it is `printed`."""
+        threading.Thread(target=self._read, args=(reader,), daemon=True).start()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def step(self) -> str | None:
+        return self._begun[-1][0] if self._begun else None
+
+    def seconds(self) -> dict[str, float]:
+        """What each step that was begun has taken so far."""
+        begun, now = list(self._begun), self._ended or time.monotonic()
+        ends = [*(start for _, start in begun[1:]), now]
+        return {name: end - start for (name, start), end in zip(begun, ends, strict=False)}
+
+    def stop(self) -> None:
+        """Ends the programs that the work has started, and the work at its next line of Python."""
+        self.stopped = True
+        if (thread := self._thread.ident) is not None:
+            raised = ctypes.py_object(KeyboardInterrupt)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+        processes.end(processes.descendants(os.getpid()) - self._before)
+
+    def wait(self, seconds: float) -> None:
+        self._thread.join(seconds)
+
+    def result(self) -> Report:
+        """The report, or the error that the work ended with."""
+        if self.stopped:
+            raise KeyboardInterrupt
+        if self.error is not None:
+            raise self.error
+        assert self.report is not None
+        return self.report
+
+    def _run(self) -> None:
+        # It is not closed here: loggers that were made meanwhile may hold it.
+        out = open(self.sink, "w", buffering=1, encoding="utf-8", errors="replace")  # noqa: SIM115
+        try:
+            with redirect_stdout(out), redirect_stderr(out):
+                self.report = self._work(progress=self._progress, seen=self.layers.append)
+        except BaseException as error:
+            self.error = error
+        self._ended = time.monotonic()
+
+    def _progress(self, message: str) -> None:
+        self.message = message
+        step = _BEGINS.get(message.partition(" ")[0].rstrip(":"))
+        # Only forward: to explain is also to build and to run.
+        if step is not None and (self.step is None or STEPS.index(step) > STEPS.index(self.step)):
+            self._begun.append((step, time.monotonic()))
+
+    def _read(self, reader: int) -> None:
+        with open(reader, encoding="utf-8", errors="replace", newline="\n") as lines:
+            for line in lines:
+                # A progress bar draws itself anew after each return; the last state is what stays.
+                self.printed.append(line.rstrip("\r\n").rpartition("\r")[2])

@@ -1,0 +1,44 @@
+"""Where the snippet of a failing layer lies, and the commands that run its scripts."""
+
+import ast
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+from torchport.explain.explanation import file_name
+from torchport.parity.result import Layer
+from torchport.report.model import Report
+
+_RUNS = {".py": "python", ".sh": "sh"}
+
+
+class Command(NamedTuple):
+    line: str
+    about: str
+
+
+def folder_of(layer: Layer, report: Report, run: Path | None) -> Path | None:
+    """The layer's snippet: where the report says, or else beside it, if the run was moved."""
+    culprit = report.first_divergence
+    named = culprit.snippet if culprit is not None and culprit.layer == layer.name else None
+    places = [] if named is None else [Path(named)]
+    if run is not None:
+        places += [run / named, run / "snippets" / Path(named).name] if named else []
+        places.append(run / "snippets" / file_name(layer.name))
+    return next((place for place in places if place.is_dir()), None)
+
+
+def commands(folder: Path) -> list[Command]:
+    """What to type to go there and run each script."""
+    scripts = sorted(path for path in folder.iterdir() if path.suffix in _RUNS)
+    lines = [Command(shlex.join([_RUNS[path.suffix], path.name]), _about(path)) for path in scripts]
+    return [Command(shlex.join(["cd", str(folder)]), ""), *lines]
+
+
+def _about(path: Path) -> str:
+    """The first line of a script's docstring."""
+    try:
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    return text.splitlines()[0] if text else ""
