@@ -1,12 +1,11 @@
 """The culprit again, by itself, with every operation watched: so that the answer is an operation and a line.
 
-What a user changed in the port's source is made in the small port as well. A change that cannot be carried over leaves
-the operation unknown, unless there is only one.
+What a user changed in the port's source is made in the small port as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import torch
 
 from torchport.capture.graph import Node, Ref
 from torchport.capture.trace import write_tensors
-from torchport.errors import BuildError, TorchportError
+from torchport.errors import TorchportError
 from torchport.explain.edits import Edit, carried
 from torchport.explain.scene import Scene
 from torchport.parity.result import Operation
@@ -37,23 +36,28 @@ class Drilled:
     """Whether it computes, by itself, the very values that it computes in the model."""
 
 
-def drill(scene: Scene, model: Port, folder: Path, edits: list[Edit]) -> Drilled | None:
-    """Ports the scene of the culprit to `folder`; None where that cannot be done."""
+def drill(scenes: Iterable[Scene], model: Port, folder: Path, edits: list[Edit]) -> Drilled | None:
+    """Ports the scenes of the culprit to `folder`, until one fails as the model does; None where none can be ported."""
+    best: Drilled | None = None
+    for scene in scenes:
+        for found in _attempts(scene, model, folder, edits):
+            if found.reproduced:
+                return found
+            best = best or found
+    return best
+
+
+def _attempts(scene: Scene, model: Port, folder: Path, edits: list[Edit]) -> Iterator[Drilled]:
     try:
         port = port_of(scene, model, folder)
     except TorchportError:
-        return None
-    best: Drilled | None = None
+        return
     for _ in _variants(port, edits):
-        found = _try(scene, port)
-        if found is not None and (best is None or found.reproduced):
-            best = found
-        if found is not None and found.reproduced:
-            return found
-    if best is not None and best.operation is None and len(scene.slice.nodes) == 1:
-        (node,) = scene.slice.nodes
-        return Drilled(port, best.report, _the_only(node), False)
-    return best
+        try:
+            report = port.check(explain=False)
+        except TorchportError:
+            continue
+        yield Drilled(port, report, _operation(scene, report), _is_same(scene, port))
 
 
 def _variants(port: Port, edits: list[Edit]) -> Iterator[None]:
@@ -75,14 +79,6 @@ def port_of(scene: Scene, model: Port, folder: Path) -> Port:
     write_tensors(weights, {**scene.capture.weights, **scene.stored}, {"format": "pt"})
     port.convert(weights if scene.capture.weights else None, "ops", {})
     return port
-
-
-def _try(scene: Scene, port: Port) -> Drilled | None:
-    try:
-        report = port.check(explain=False)
-    except (BuildError, TorchportError):
-        return None
-    return Drilled(port, report, _operation(scene, report), _is_same(scene, port))
 
 
 def _operation(scene: Scene, report: Report) -> Operation | None:
@@ -107,11 +103,6 @@ def _node(scene: Scene, key: str) -> Node | None:
         return None
     ref: Ref = scene.slice.graph.root.outputs[call.outputs.index(key)]
     return nodes.get(ref.name)
-
-
-def _the_only(node: Node) -> Operation:
-    reason = "it is the only operation of the layer"
-    return Operation(node=node.name, op=node.op, source=node.source, reason=reason, metrics=None)
 
 
 def _is_same(scene: Scene, port: Port) -> bool:

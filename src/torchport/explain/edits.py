@@ -1,17 +1,19 @@
 """What a user changed in generated source, and the same change made in other source that was generated likewise.
 
 In: the source as it was generated and as it is now. Out: hunks to show, and edits of tokens that can be carried over.
+A variable may be called otherwise there; a name in a place where there is a name is taken for the same.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|\d+(?:\.\d+)?(?:e[-+]?\d+)?\w*|\w+|[^\w\s]')
+_NAME = re.compile(r"[a-z_]\w*")
 _CONTEXT = 12
 _MOST_PLACES = 4
 _MOST_VARIANTS = 12
@@ -76,25 +78,35 @@ def _places(edit: Edit, tokens: list[re.Match[str]], end: int) -> list[tuple[int
     starts = [*(token.start() for token in tokens), end]
     scored = []
     for at in range(len(words) - size + 1):
-        if tuple(words[at : at + size]) != edit.old:
+        names: dict[str, str] = {}
+        if _common(edit.old, words[at : at + size], names) < size:
             continue
-        left = _common(reversed(edit.before), reversed(words[max(0, at - _CONTEXT) : at]))
-        right = _common(iter(edit.after), iter(words[at + size : at + size + _CONTEXT]))
+        left = _common(edit.before[::-1], words[max(0, at - _CONTEXT) : at][::-1], names)
+        right = _common(edit.after, words[at + size : at + size + _CONTEXT], names)
         if left + right >= (1 if size else 2):
-            scored.append((-(left + right), at))
+            scored.append((-(left + right), at, _renamed(edit.new, names)))
     return [
-        (starts[at], tokens[at + size - 1].end() if size else starts[at], edit.new)
-        for _, at in sorted(scored)[:_MOST_PLACES]
+        (starts[at], tokens[at + size - 1].end() if size else starts[at], new)
+        for _, at, new in sorted(scored)[:_MOST_PLACES]
     ]
 
 
-def _common(first: Iterator[str], second: Iterator[str]) -> int:
+def _common(first: Sequence[str], second: Sequence[str], names: dict[str, str]) -> int:
+    """How many tokens are alike from the start; notes in `names` what the second calls the first's variables."""
     number = 0
     for one, other in zip(first, second, strict=False):
-        if one != other:
+        if one != other and not (_NAME.fullmatch(one) and _NAME.fullmatch(other)):
             break
+        if one != other:
+            names.setdefault(one, other)
         number += 1
     return number
+
+
+def _renamed(text: str, names: dict[str, str]) -> str:
+    return re.sub(
+        r"(?<![.\w:])[a-z_]\w*(?!\s*[(:!])", lambda found: names.get(found.group(), found.group()), text
+    )
 
 
 def _tokens(source: str) -> list[re.Match[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -12,11 +13,11 @@ from torchport.errors import TorchportError
 from torchport.evidence import Evidence
 from torchport.explain.drill import drill, port_of
 from torchport.explain.edits import Edit, edits_of, hunks
-from torchport.explain.scene import look_at
+from torchport.explain.scene import Scene, look_at
 from torchport.explain.snippet import write_snippet
 from torchport.explain.suggest import suggest
 from torchport.explain.weights import Others
-from torchport.parity.result import Divergence
+from torchport.parity.result import Divergence, Operation
 from torchport.proof import Port
 from torchport.report.model import Report
 
@@ -47,8 +48,8 @@ def _cause(port: Port, culprit: Divergence, evidence: Evidence, edits: list[Edit
         return {}
     folder = port.folder / "snippets" / file_name(culprit.layer)
     write_snippet(folder, culprit.layer, scene)
-    drilled = drill(scene, port, folder / "port", edits)
-    operation = None if drilled is None else drilled.operation
+    drilled = drill(scenes(scene, culprit, evidence, edits), port, folder / "port", edits)
+    operation = (drilled.operation if drilled else None) or _only(scene)
     if operation is not None and is_of_torch(operation.source):
         operation = operation.model_copy(update={"source": culprit.source})
     known = None if operation is None else operation.node
@@ -57,6 +58,23 @@ def _cause(port: Port, culprit: Divergence, evidence: Evidence, edits: list[Edit
         "suggestions": suggest(scene, known, Others(evidence.weights)),
         "snippet": str(folder),
     }
+
+
+def scenes(scene: Scene, culprit: Divergence, evidence: Evidence, edits: list[Edit]) -> Iterator[Scene]:
+    """The culprit by itself; for edits also with stand-ins for what it calls, which they may fit better."""
+    yield scene
+    if edits and culprit.key is not None:
+        whole = look_at(evidence, culprit.layer, culprit.key, stand_ins=True)
+        if whole is not None and len(whole.slice.graph.modules) > 1:
+            yield whole
+
+
+def _only(scene: Scene) -> Operation | None:
+    if len(scene.slice.nodes) != 1:
+        return None
+    (node,) = scene.slice.nodes
+    reason = "it is the only operation of the layer"
+    return Operation(node=node.name, op=node.op, source=node.source, reason=reason, metrics=None)
 
 
 def _others(port: Port, report: Report, evidence: Evidence) -> None:

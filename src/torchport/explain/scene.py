@@ -18,7 +18,7 @@ from torchport.capture.recorder import Capture
 from torchport.capture.values import with_values
 from torchport.errors import WeightsError
 from torchport.evidence import Evidence
-from torchport.explain.slice import Slice, own_operations
+from torchport.explain.slice import Slice, own_operations, with_stand_ins
 from torchport.parity.trace import Trace
 
 
@@ -52,8 +52,8 @@ class Scene:
         return self.capture.golden[self.here(key)]
 
 
-def look_at(evidence: Evidence, call: str, key: str) -> Scene | None:
-    """The scene of a call; None where the call computes nothing by itself."""
+def look_at(evidence: Evidence, call: str, key: str, *, stand_ins: bool = False) -> Scene | None:
+    """The scene of a call; None where the call computes nothing by itself, or cannot have stand-ins."""
     graph, plan = evidence.graph, make_plan(evidence.graph)
     with Trace(evidence.trace) as golden, Trace(evidence.lockstep) as lockstep:
         root = plan.calls[plan.root]
@@ -61,14 +61,16 @@ def look_at(evidence: Evidence, call: str, key: str) -> Scene | None:
             item.name: tuple(golden.get(own).shape)
             for item, own in zip(graph.root.inputs, root.inputs, strict=True)
         }
-        part = own_operations(graph, plan, call, graph.bindings(shapes))
+        cut = with_stand_ins if stand_ins else own_operations
+        part = cut(graph, plan, call, graph.bindings(shapes))
         if part is None:
             return None
+        given = {name: golden.get(own).clone() for name, own in part.given.items()}
         inputs = [golden.get(name).clone() for name in part.inputs]
         outputs = [golden.get(name).clone() for name in part.outputs]
         observed = {name: lockstep.get(name).clone() for name in part.outputs if name in lockstep}
-    recorded = _read(evidence.weights, part.weights)
-    stored = _read(evidence.stored, part.weights)
+    recorded = _read(evidence.weights, part.weights) | given
+    stored = _read(evidence.stored, part.weights) | given
     stored = {name: _as(tensor, recorded[name]) for name, tensor in stored.items()}
     return Scene(part, as_capture(part.graph, recorded, inputs, outputs), observed, stored, key)
 

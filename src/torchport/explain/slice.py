@@ -7,7 +7,7 @@ Its sizes are those of the recording.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torchport.capture import graph as g
@@ -23,10 +23,13 @@ class Slice:
     outputs: tuple[str, ...]
     weights: dict[str, str]
     """Name in the slice → name in the model."""
+    given: dict[str, str] = field(default_factory=dict)
+    """Weights that stand for what the calls inside give → the trace key of that."""
 
     @property
     def nodes(self) -> tuple[g.Node, ...]:
-        return self.graph.root.nodes
+        """The operations."""
+        return tuple(node for node in self.graph.root.nodes if node.op != g.CALL)
 
 
 def own_operations(graph: g.Graph, plan: Plan, name: str, bindings: Mapping[str, int]) -> Slice | None:
@@ -54,6 +57,70 @@ def own_operations(graph: g.Graph, plan: Plan, name: str, bindings: Mapping[str,
     outputs = dict(reversed(outputs.items()))
     whole = len(nodes) == len(module.nodes)
     return _assemble(graph, module, nodes, given, outputs, keep_inputs=whole)
+
+
+def with_stand_ins(graph: g.Graph, plan: Plan, name: str, bindings: Mapping[str, int]) -> Slice | None:
+    """The same with the calls in it: each is a module that gives what was recorded, whatever it is handed.
+
+    Code that is generated from it reads like that of the model, so that edits of the one fit the other. None where
+    a module is called twice, which cannot give two things.
+    """
+    flat = own_operations(graph, plan, name, bindings)
+    if flat is None:
+        return None
+    call = plan.calls[name]
+    module = g.Module(**_fixed(vars(graph.modules[call.module]), bindings))
+    needed = upstream(module.nodes, {ref.name for ref in flat.graph.root.outputs})
+    children = iter([child for child in plan.calls.values() if child.parent == name])
+    modules: dict[str, g.Module] = {}
+    given: dict[str, str] = {}
+    nodes = []
+    for node in module.nodes:
+        child = next(children) if node.op == g.CALL else None
+        if node.name not in needed:
+            continue
+        if child is not None:
+            assert node.target is not None
+            key = node.target.removeprefix(f"{module.key}.").partition("@")[0]
+            if key in modules:
+                return None
+            modules[key], stored = _stand_in(
+                key, g.Module(**_fixed(vars(graph.modules[node.target]), bindings))
+            )
+            given |= dict(zip(stored, child.outputs, strict=True))
+            node = replace(node, target=key)
+        nodes.append(node)
+    weights = dict(flat.graph.weights)
+    for key, stand_in in modules.items():
+        outputs = next(node.outputs for node in nodes if node.target == key)
+        for weight, meta in zip(stand_in.params.values(), outputs, strict=True):
+            assert meta is not None
+            weights[weight] = g.Weight(meta, "buffer")
+    root = replace(
+        module, key="", nodes=tuple(nodes), outputs=flat.graph.root.outputs, params=flat.graph.root.params
+    )
+    made = replace(flat.graph, modules={"": root, **modules}, weights=weights)
+    return Slice(made, tuple(call.inputs), flat.outputs, flat.weights, given)
+
+
+def _stand_in(key: str, module: g.Module) -> tuple[g.Module, list[str]]:
+    """A module that gives weights of its own, and the names of these."""
+    params = {f"given_{index}": f"{key}.given_{index}" for index in range(len(module.outputs))}
+    outputs = tuple(g.Ref(name) for name in params)
+    made = g.Module(key, f"{module.type}Given", module.inputs, (), outputs, params, source=module.source)
+    return made, list(params.values())
+
+
+def upstream(nodes: Iterable[g.Node], names: Iterable[str]) -> set[str]:
+    """The operations on which values depend, and these themselves."""
+    reads = {node.name: {ref.name for ref in g.refs([node.args, node.kwargs])} for node in nodes}
+    waiting, found = list(names), set()
+    while waiting:
+        name = waiting.pop()
+        if name in reads and name not in found:
+            found.add(name)
+            waiting += reads[name]
+    return found
 
 
 def some_operations(whole: Slice, names: Iterable[str], keys: Mapping[g.Ref, str]) -> Slice:

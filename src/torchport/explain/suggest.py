@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from torchport.capture.graph import refs
 from torchport.explain.drill import unexplained
 from torchport.explain.guesses import Guess, guesses_about, scaled
 from torchport.explain.scene import Scene
+from torchport.explain.slice import upstream
 from torchport.explain.trial import Bound, bind, predict
 from torchport.explain.weights import Others, differing, what_it_is
 from torchport.parity.result import Suggestion
@@ -44,7 +44,7 @@ def suggest(scene: Scene, node: str | None, others: Others) -> tuple[Suggestion,
     tried = list(_about_weights(scene, others))
     if not tried:
         bounds = bind(scene)
-        chosen = [node] if node in bounds else [n for n in reversed(bounds) if n in _upstream(scene)]
+        chosen = [node] if node in bounds else [n for n in reversed(bounds) if n in _involved(scene)]
         chosen = chosen[:_MOST_NODES]
         for name in chosen:
             tried += _tried(scene, bounds[name], guesses_about(bounds[name]), len(tried))
@@ -61,18 +61,10 @@ def suggest(scene: Scene, node: str | None, others: Others) -> tuple[Suggestion,
     return tuple(kinds.values())[:_MOST]
 
 
-def _upstream(scene: Scene) -> set[str]:
+def _involved(scene: Scene) -> set[str]:
     """The operations on which the value at the scene's key depends."""
     root = scene.slice.graph.root
-    reads = {node.name: {ref.name for ref in refs([node.args, node.kwargs])} for node in root.nodes}
-    waiting = [root.outputs[scene.slice.outputs.index(scene.key)].name]
-    found: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name in reads and name not in found:
-            found.add(name)
-            waiting += reads[name]
-    return found
+    return upstream(root.nodes, [root.outputs[scene.slice.outputs.index(scene.key)].name])
 
 
 def _tried(scene: Scene, bound: Bound, guesses: Iterator[Guess], rank: int) -> Iterator[_Tried]:
