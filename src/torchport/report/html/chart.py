@@ -1,0 +1,168 @@
+"""The chart of errors by layer: a Vega-Lite specification, and the script that draws it in a page.
+
+In: the layers. Out: the specification as JSON, without data: the page hands it the columns that it has anyway. The
+script comes out of the vl-convert package, so that a page needs no network.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from torchport.parity.result import Layer, Measured
+
+HEIGHT = 110
+_FAIL = "#d9480f"
+OWN, CHAINED, FAILED = "own error", "chained error", "own error, out of bounds"
+
+
+def panels(layers: Sequence[Layer]) -> dict[str, dict[str, Any]]:
+    """For each panel what it shows and the range of its axis: exact zeros below it, NaN and infinity above."""
+    measured = [m for layer in layers for m in (layer.own, layer.chained) if m is not None]
+    ratios = [layer.own.ratio for layer in layers if layer.own is not None and layer.own.ratio is not None]
+    return {
+        "ratio": {"title": "own, share of limit", **_range([*ratios, 1.0])},
+        "mse": {"title": "mean squared error", **_range(m.mse for m in measured)},
+        "apart": {"title": "1 − cosine", **_range(_apart(m) for m in measured)},
+    }
+
+
+def _apart(measured: Measured) -> float:
+    return 1.0 - measured.cosine
+
+
+def _range(values: Iterable[float]) -> dict[str, Any]:
+    """Powers of ten around the finite positive values, with a lane for zero and one for NaN where there are such."""
+    known = list(values)
+    positive = [value for value in known if math.isfinite(value) and value > 0]
+    low = math.floor(math.log10(min(positive))) if positive else -1
+    high = max(math.ceil(math.log10(max(positive))) if positive else 0, low + 1)
+    step = max(1, (high - low) // 4)
+    return {
+        "low": low,
+        "high": high,
+        "zero": low - step if any(value <= 0 for value in known) else None,
+        "over": high + step if any(not math.isfinite(value) for value in known) else None,
+        "ticks": list(range(low, high + 1, step)),
+    }
+
+
+def specification(layers: Sequence[Layer]) -> dict[str, Any]:
+    """Panels below each other over one axis; `rows`, `culprit` and `selected` are filled in by the page."""
+    import altair as alt
+
+    zoom = alt.selection_interval(
+        bind="scales",
+        encodings=["x"],
+        name="zoom",
+        zoom="wheel![event.ctrlKey || event.metaKey]",
+    )
+    made = panels(layers)
+    charts = [
+        _panel(alt, name, panel, len(layers), place == len(made) - 1)
+        for place, (name, panel) in enumerate(made.items())
+    ]
+    stack = alt.vconcat(*charts, spacing=14).resolve_scale(color="shared", shape="shared")
+    with warnings.catch_warnings():
+        # Altair says that the panels share the one zoom, which is what is meant.
+        warnings.filterwarnings("ignore", message="Automatically deduplicated")
+        chart = stack.add_params(zoom)
+    result: dict[str, Any] = chart.to_dict()
+    result.pop("config", None)
+    result["padding"] = 4
+    return {"spec": result, "panels": made}
+
+
+def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) -> Any:
+    rows = alt.NamedData(name="rows")
+    # The page computes the logarithms: a zero and a NaN need places of their own, which a log scale has not.
+    bottom = panel["low"] if panel["zero"] is None else panel["zero"]
+    top = panel["high"] if panel["over"] is None else panel["over"]
+    ticks = [*([panel["zero"]] * (panel["zero"] is not None)), *panel["ticks"]]
+    ticks += [panel["over"]] * (panel["over"] is not None)
+    x = alt.X(
+        "place:Q",
+        title="layer, in order of execution" if last else None,
+        scale=alt.Scale(domain=[-0.5, max(number - 0.5, 0.5)], nice=False),
+        axis=alt.Axis(grid=False, tickMinStep=1, format="d", labels=last, ticks=last),
+    )
+    y = alt.Y(
+        f"{name}:Q",
+        title=panel["title"],
+        scale=alt.Scale(domain=[bottom, top], nice=False, zero=False),
+        axis=alt.Axis(values=ticks, labelExpr=_label(panel), minExtent=54, titleLineHeight=12),
+    )
+    base = alt.Chart(rows).encode(x=x, y=y)
+    series = alt.Color(
+        "series:N",
+        title=None,
+        scale=alt.Scale(domain=[OWN, CHAINED, FAILED], range=["#2f7fc4", "#8a8f98", _FAIL]),
+        legend=alt.Legend(orient="top", symbolOpacity=1),
+    )
+    shape = alt.Shape(
+        "series:N",
+        title=None,
+        scale=alt.Scale(domain=[OWN, CHAINED, FAILED], range=["circle", "stroke", "diamond"]),
+        legend=alt.Legend(orient="top"),
+    )
+    chained = base.transform_filter(f"datum.series == '{CHAINED}'").mark_line(strokeWidth=1.5, clip=True)
+    own = base.transform_filter(f"datum.series != '{CHAINED}'").mark_point(filled=True, opacity=0.9, clip=True)
+    size = alt.condition(f"datum.series == '{FAILED}'", alt.value(90), alt.value(26 if number < 800 else 10))
+    tooltip = [
+        alt.Tooltip("name:N", title="layer"),
+        alt.Tooltip("type:N", title="class"),
+        alt.Tooltip(f"{name}_text:N", title=panel["title"]),
+    ]
+    layers = [
+        _mark(alt, "selected", "#8a8f98", 5),
+        _mark(alt, "culprit", _FAIL, 1.5),
+        *([_limit(alt)] if name == "ratio" else [chained.encode(color=series)]),
+        own.encode(color=series, shape=shape, size=size, tooltip=tooltip),
+        *([_words(alt)] if name == "mse" else []),
+    ]
+    return alt.layer(*layers).properties(width=600, height=HEIGHT)
+
+
+def _label(panel: dict[str, Any]) -> str:
+    """Powers of ten as they are written, and words for the two lanes."""
+    zero, over = (panel[lane] if panel[lane] is not None else 9999 for lane in ("zero", "over"))
+    power = "datum.value >= -2 && datum.value <= 3 ? format(pow(10, datum.value), '~r') : '1e' + datum.value"
+    return f"datum.value == {zero} ? 'exact 0' : datum.value == {over} ? 'NaN, Inf' : {power}"
+
+
+def _limit(alt: Any) -> Any:
+    """What the rule allows: 1, the power 0 of ten."""
+    values = alt.InlineData(values=[{"limit": 0}])
+    return alt.Chart(values).mark_rule(strokeDash=[6, 4], color=_FAIL).encode(y="limit:Q")
+
+
+def _mark(alt: Any, name: str, colour: str, width: float) -> Any:
+    return alt.Chart(alt.NamedData(name=name)).mark_rule(color=colour, strokeWidth=width, clip=True).encode(x="place:Q")
+
+
+def _words(alt: Any) -> Any:
+    """The word beside the culprit's line, on the side where there is room."""
+    chart = alt.Chart(alt.NamedData(name="culprit"))
+    text = chart.mark_text(
+        align=alt.expr("datum.late ? 'right' : 'left'"),
+        dx=alt.expr("datum.late ? -6 : 6"),
+        baseline="top",
+        fontWeight="bold",
+        fontSize=12,
+        color=_FAIL,
+        y=4,
+    )
+    return text.encode(x="place:Q", text="words:N")
+
+
+@cache
+def script() -> str:
+    """Vega, Vega-Lite and vegaEmbed in one piece."""
+    import vl_convert
+
+    assign: Callable[[str], str] = "window.{0} = {0};".format
+    bundle: str = vl_convert.javascript_bundle(assign("vegaEmbed"))
+    return bundle
