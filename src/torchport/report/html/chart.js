@@ -50,7 +50,7 @@ function makeChart(box, choose, selected) {
   let drawn = 0;
   const rows = chartRows();
 
-  const place = (layer) => (layer === null ? [] : [{ place: layer, words: "⚑ culprit", late: layer > count * 0.85 }]);
+  const place = (layer) => (layer === null ? [] : [{ place: layer, words: `⚑ ${shorten(columns.name[layer], 60)}`, late: layer > count * 0.5 }]);
 
   function specification() {
     const spec = structuredClone(data.chart.spec);

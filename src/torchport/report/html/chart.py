@@ -81,6 +81,7 @@ def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) 
     # The page computes the logarithms: a zero and a NaN need places of their own, which a log scale has not.
     bottom = panel["low"] if panel["zero"] is None else panel["zero"]
     top = panel["high"] if panel["over"] is None else panel["over"]
+    edge = (top - bottom) * 0.05
     ticks = [*([panel["zero"]] * (panel["zero"] is not None)), *panel["ticks"]]
     ticks += [panel["over"]] * (panel["over"] is not None)
     x = alt.X(
@@ -92,7 +93,7 @@ def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) 
     y = alt.Y(
         f"{name}:Q",
         title=panel["title"],
-        scale=alt.Scale(domain=[bottom, top], nice=False, zero=False),
+        scale=alt.Scale(domain=[bottom - edge, top + edge], nice=False, zero=False),
         axis=alt.Axis(values=ticks, labelExpr=_label(panel), minExtent=54, titleLineHeight=12),
     )
     base = alt.Chart(rows).encode(x=x, y=y)
@@ -100,13 +101,13 @@ def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) 
         "series:N",
         title=None,
         scale=alt.Scale(domain=[OWN, CHAINED, FAILED], range=["#2f7fc4", "#8a8f98", _FAIL]),
-        legend=alt.Legend(orient="top", symbolOpacity=1),
+        legend=alt.Legend(orient="top", symbolOpacity=1, offset=24),
     )
     shape = alt.Shape(
         "series:N",
         title=None,
         scale=alt.Scale(domain=[OWN, CHAINED, FAILED], range=["circle", "stroke", "diamond"]),
-        legend=alt.Legend(orient="top"),
+        legend=alt.Legend(orient="top", offset=24),
     )
     chained = base.transform_filter(f"datum.series == '{CHAINED}'").mark_line(strokeWidth=1.5, clip=True)
     own = base.transform_filter(f"datum.series != '{CHAINED}'").mark_point(filled=True, opacity=0.9, clip=True)
@@ -117,11 +118,11 @@ def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) 
         alt.Tooltip(f"{name}_text:N", title=panel["title"]),
     ]
     layers = [
-        _mark(alt, "selected", "#8a8f98", 5),
-        _mark(alt, "culprit", _FAIL, 1.5),
+        _mark(alt, "selected", "#8a8f98", 7, 0.4),
+        _mark(alt, "culprit", _FAIL, 1.5, 1.0),
         *([_limit(alt)] if name == "ratio" else [chained.encode(color=series)]),
         own.encode(color=series, shape=shape, size=size, tooltip=tooltip),
-        *([_words(alt)] if name == "mse" else []),
+        *([_words(alt, late=False), _words(alt, late=True)] if name == "ratio" else []),
     ]
     return alt.layer(*layers).properties(width=600, height=HEIGHT)
 
@@ -139,21 +140,23 @@ def _limit(alt: Any) -> Any:
     return alt.Chart(values).mark_rule(strokeDash=[6, 4], color=_FAIL).encode(y="limit:Q")
 
 
-def _mark(alt: Any, name: str, colour: str, width: float) -> Any:
-    return alt.Chart(alt.NamedData(name=name)).mark_rule(color=colour, strokeWidth=width, clip=True).encode(x="place:Q")
+def _mark(alt: Any, name: str, colour: str, width: float, opacity: float) -> Any:
+    chart = alt.Chart(alt.NamedData(name=name))
+    return chart.mark_rule(color=colour, strokeWidth=width, opacity=opacity, clip=True).encode(x="place:Q")
 
 
-def _words(alt: Any) -> Any:
-    """The word beside the culprit's line, on the side where there is room."""
-    chart = alt.Chart(alt.NamedData(name="culprit"))
+def _words(alt: Any, late: bool) -> Any:
+    """The name above the culprit's line: to its right or, for one that comes late, to its left."""
+    chart = alt.Chart(alt.NamedData(name="culprit")).transform_filter(f"datum.late == {str(late).lower()}")
     text = chart.mark_text(
-        align=alt.expr("datum.late ? 'right' : 'left'"),
-        dx=alt.expr("datum.late ? -6 : 6"),
-        baseline="top",
+        align="right" if late else "left",
+        dx=5 if late else -5,
+        baseline="bottom",
+        clip=False,
         fontWeight="bold",
         fontSize=12,
         color=_FAIL,
-        y=4,
+        y=-4,
     )
     return text.encode(x="place:Q", text="words:N")
 

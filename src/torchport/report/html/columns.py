@@ -38,7 +38,6 @@ _TEXTS: dict[str, Callable[[Measured], str | None]] = {
     "rule": lambda m: m.rule,
     "reason": lambda m: m.reason,
     "incomparable": lambda m: m.incomparable,
-    "key": lambda m: m.key,
     "golden": lambda m: tensor(m.golden_dtype, m.golden_shape),
     "candidate": lambda m: tensor(m.candidate_dtype, m.candidate_shape),
 }
@@ -68,13 +67,13 @@ def layers(items: Sequence[Layer], texts: Texts) -> dict[str, Any]:
         "reason": [texts.number(layer.reason) for layer in items],
         "rule": [texts.number(layer.rule) for layer in items],
         "source": [texts.number(layer.source) for layer in items],
-        "own": _measured([layer.own for layer in items], texts),
-        "chained": _measured([layer.chained for layer in items], texts),
+        "own": _measured(items, [layer.own for layer in items], texts),
+        "chained": _measured(items, [layer.chained for layer in items], texts),
         "pictures": _pictures([layer.picture for layer in items]),
     }
 
 
-def _measured(items: Sequence[Measured | None], texts: Texts) -> dict[str, Any]:
+def _measured(layers: Sequence[Layer], items: Sequence[Measured | None], texts: Texts) -> dict[str, Any]:
     columns: dict[str, list[Any]] = {"there": [int(item is not None) for item in items]}
     for name, read in _NUMBERS.items():
         columns[name] = [None if item is None else short(read(item)) for item in items]
@@ -82,6 +81,7 @@ def _measured(items: Sequence[Measured | None], texts: Texts) -> dict[str, Any]:
         columns[name] = [0 if item is None else getattr(item, name) for item in items]
     for name, text in _TEXTS.items():
         columns[name] = [None if item is None else texts.number(text(item)) for item in items]
+    columns["value"] = [texts.number(_value(layer, item)) for layer, item in zip(layers, items, strict=True)]
     columns["worst"] = [None if item is None else _index(item.worst_index) for item in items]
     # A column in which nothing was ever said is left out.
     return {name: column for name, column in columns.items() if name == "there" or any(_says(v) for v in column)}
@@ -89,6 +89,11 @@ def _measured(items: Sequence[Measured | None], texts: Texts) -> dict[str, Any]:
 
 def _says(value: Any) -> bool:
     return value is not None and value != 0
+
+
+def _value(layer: Layer, item: Measured | None) -> str | None:
+    """Which value was measured, where it is not the layer's first output."""
+    return None if item is None or item.key == layer.name else item.key
 
 
 def _index(index: tuple[int, ...] | None) -> str | None:

@@ -64,10 +64,11 @@ const NUMBERS = [
   ["share of limit", (side, layer) => shareOfLimit(side, layer)],
   ["mismatches", (side, layer) => `${format(measure(side, "mismatch", layer))} %`],
   ["NaN: PyTorch, port", (side, layer) => `${measure(side, "nan_golden", layer)}, ${measure(side, "nan_candidate", layer)}`],
-  ["NaN, Inf at one side only", (side, layer) => `${measure(side, "nan_mismatches", layer)}, ${measure(side, "inf_mismatches", layer)}`],
-  ["rms, max of PyTorch", (side, layer) => `${format(measure(side, "goldenRms", layer))}, ${format(measure(side, "goldenMax", layer))}`],
-  ["PyTorch to float64, rms, max", (side, layer) => fromTruth(side, "floor", layer)],
-  ["port to float64, rms, max", (side, layer) => fromTruth(side, "distance", layer)],
+  ["NaN, Inf mismatches", (side, layer) => `${measure(side, "nan_mismatches", layer)}, ${measure(side, "inf_mismatches", layer)}`],
+  ["size of PyTorch, rms, max", (side, layer) => `${format(measure(side, "goldenRms", layer))}, ${format(measure(side, "goldenMax", layer))}`],
+  ["PyTorch to truth, rms, max", (side, layer) => fromTruth(side, "floor", layer)],
+  ["port to truth, rms, max", (side, layer) => fromTruth(side, "distance", layer)],
+  ["measured at", (side, layer) => measuredText(side, "value", layer) ?? ""],
   ["rule", (side, layer) => measuredText(side, "rule", layer) ?? ""],
 ];
 

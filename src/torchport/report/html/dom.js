@@ -26,7 +26,9 @@ function shorten(words, most) {
   return words.length <= most ? words : `${words.slice(0, most - 1)}…`;
 }
 
-/** The end of a long path, which says most. */
-function shortPath(path, most = 60) {
-  return path.length <= most ? path : `…${path.slice(path.length - most + 1)}`;
+/** The end of a long path, which says most, from a slash on. */
+function shortPath(path, most = 44) {
+  if (path.length <= most) return path;
+  const end = path.slice(path.length - most);
+  return `…${end.slice(Math.max(0, end.indexOf("/")))}`;
 }

@@ -20,7 +20,7 @@ MOST_PLACES = 5_000
 """Boxes and the rows that long edges pass through; above this a drawing would take seconds and say nothing."""
 MOST_PLACES_OF_ALL = 40_000
 _GAP, _BEND = 26, 14
-_CHARACTER, _MARGIN, _CALL_MARGIN, _NARROWEST, _WIDEST = 7.2, 22, 58, 84, 230
+_CHARACTER, _MARGIN, _CALL_MARGIN, _NARROWEST, _WIDEST = 7.2, 22, 74, 84, 240
 
 
 @dataclass(frozen=True)

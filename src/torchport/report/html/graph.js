@@ -147,7 +147,9 @@ function makeGraph(section, choose) {
   function showCrumbs() {
     const path = [...callers(scope), scope].map((layer) =>
       layer === scope ? element("span", { "aria-current": "true" }, shortName(layer)) : element("a", { href: linkTo(layer), onclick: (event) => { event.preventDefault(); open(layer); } }, shortName(layer)));
-    crumbs.replaceChildren(...path.flatMap((part, place) => (place ? [" › ", part] : [part])));
+    const blamed = scope === culprit ? [element("span", { class: "flag" }, " ⚑ the culprit")] : [];
+    crumbs.replaceChildren(...path.flatMap((part, place) => (place ? [" › ", part] : [part])), ...blamed);
+    canvas.classList.toggle("culprit", scope === culprit);
   }
 
   function redraw() {
@@ -189,7 +191,7 @@ function makeGraph(section, choose) {
 
   function words(box, level, blamed) {
     const signs = `${blamed ? "⚑ " : ""}${level >= 4 ? "✕ " : ""}`;
-    const most = Math.floor((box.width - (box.canUnfold ? 34 : 16)) / 6.9);
+    const most = Math.floor((box.width - (box.canUnfold ? 32 : 14)) / 7);
     if (box.inner) return [svg("text", { x: 10, y: 18, class: "name" }, `${signs}${shorten(`${box.name}  ${box.label}`, Math.floor((box.width - 50) / 6.9))}`)];
     const middle = box.width / 2 - (box.canUnfold ? 8 : 0);
     const name = svg("text", { x: middle, y: box.label && box.height > BOX.pill ? 18 : box.height / 2 + 4, class: "name", "text-anchor": "middle" }, signs + shorten(box.name, most - signs.length));
@@ -227,6 +229,7 @@ function makeGraph(section, choose) {
     const after = made.getBoundingClientRect();
     view.x += before.left + before.width / 2 - after.left - after.width / 2;
     view.y += before.top - after.top;
+    giveRoom(canvas.clientHeight);
     place();
     made.focus({ preventScroll: true });
   }
@@ -271,10 +274,16 @@ function makeGraph(section, choose) {
 
   const extent = () => ({ width: Number(content.dataset.width), height: Number(content.dataset.height) });
 
+  /** As high as the drawing, within reason. */
+  function giveRoom(least) {
+    canvas.style.height = `${Math.max(least, Math.min(Math.max(360, window.innerHeight * 0.7), extent().height * view.scale + 40))}px`;
+  }
+
   /** Readable first: as large as fits, not below 0.75; then around what is selected. */
   function start() {
     const { width, height } = extent();
-    canvas.style.height = `${Math.min(520, Math.max(150, height + 40))}px`;
+    view.scale = 1;
+    giveRoom(150);
     const room = canvas.getBoundingClientRect();
     view.scale = Math.min(1, Math.max(0.75, Math.min((room.width - 40) / width, (room.height - 30) / height)));
     view.x = (room.width - width * view.scale) / 2;

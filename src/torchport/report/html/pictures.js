@@ -55,15 +55,16 @@ function heatmap(picture, shape) {
   });
   const size = { width: picture.across * wide + 2, height: picture.down * high + 2 };
   const drawing = svg("svg", { ...size, viewBox: `-2 -2 ${size.width + 2} ${size.height + 2}`, role: "img", class: "heatmap", "aria-label": `Heatmap of the largest error in ${picture.down} by ${picture.across} cells; the largest is ${format(highest, 2)}` }, ...cells);
-  const note = `Largest own error in each cell of the tensor, ${shape}: the last axis across, all others down.`;
-  return element("figure", {}, element("figcaption", {}, "Where the error is"), drawing, scaleOf(lowest, highest, finite.length), element("p", { class: "hint" }, note));
+  const note = `Largest own error in each cell of ${shape}: the last axis across, all others down.${highest > 0 ? " The largest of all is outlined." : ""}`;
+  return element("figure", {}, element("figcaption", {}, "Where the error is"), drawing, scaleOf(lowest, highest, picture.errors), element("p", { class: "hint" }, note));
 }
 
-function scaleOf(lowest, highest, some) {
-  if (!some) return element("p", { class: "hint" }, "No cell differs by a finite amount.");
+function scaleOf(lowest, highest, errors) {
+  if (highest === 0) return element("p", { class: "hint" }, errors.every((error) => error === 0) ? "No element differs." : "No cell differs by a finite amount.");
   const gradient = RAMP.map((colour) => element("span", { style: `background:${colour}` }));
-  return element("div", { class: "scale" },
-    element("span", { class: "empty-box", "aria-hidden": "true" }), "exact 0 ", element("span", {}, format(lowest, 2)), element("span", { class: "ramp", "aria-hidden": "true" }, ...gradient), element("span", {}, `${format(highest, 2)} (outlined)`));
+  const exact = errors.includes(0) ? [element("span", { class: "empty-box", "aria-hidden": "true" }), "exact 0, "] : [];
+  return element("div", { class: "scale" }, ...exact,
+    element("span", {}, format(lowest, 2)), element("span", { class: "ramp", "aria-hidden": "true" }, ...gradient), element("span", {}, format(highest, 2)));
 }
 
 function histogram(picture) {

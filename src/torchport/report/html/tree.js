@@ -23,7 +23,7 @@ function makeTree(box, choose) {
   function makeRow(item, place, number) {
     const row = { ...item, key: keyOf(item), foldable: canUnfold(item) };
     row.element = element("div", {
-      role: "treeitem", tabindex: "-1", class: "row", "aria-level": item.level,
+      role: "treeitem", tabindex: "-1", class: item.flat ? "row flat" : "row", "aria-level": item.level,
       "aria-setsize": number, "aria-posinset": place + 1,
       "aria-selected": row.key === chosen ? "true" : "false",
       "aria-expanded": row.foldable ? "false" : null,
