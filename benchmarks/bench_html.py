@@ -76,7 +76,12 @@ def make_run(folder: Path, layers: int, broken: float = 0.6) -> Run:
     )
     status = "pass" if all(layer.passed for layer in made) else "fail"
     report = Report(
-        status=status, target="candle", model="large", layers=made, first_divergence=divergence, rule=wrong.rule
+        status=status,
+        target="candle",
+        model="large",
+        layers=made,
+        first_divergence=divergence,
+        rule=wrong.rule,
     )
     report.write(folder / "report.json")
     write_manifest(folder / "capture" / "large_manifest.json", graph, extra={})

@@ -66,7 +66,9 @@ def open_page(chromium: Browser, tmp_path: Path) -> Iterator[Opener]:
             route.continue_() if route.request.url.partition("#")[0] == tab.url else route.abort()
 
         context.route("**/*", refuse)
-        tab.page.on("console", lambda said: tab.complaints.append(said.text) if said.type == "error" else None)
+        tab.page.on(
+            "console", lambda said: tab.complaints.append(said.text) if said.type == "error" else None
+        )
         tab.page.on("pageerror", lambda error: tab.complaints.append(str(error)))
         tab.page.goto(tab.url + fragment)
         return tab

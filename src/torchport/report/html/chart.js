@@ -11,10 +11,17 @@ function onAxis(value, panel) {
   return value <= 0 ? panel.zero : Math.log10(value);
 }
 
+/** The error of a panel; NaN where one side has a NaN or an infinity that the other has not, see chart.py. */
+function chartValue(side, name, layer) {
+  if (name === "ratio") return side === "own" ? measure(side, name, layer) : null;
+  const differ = measure(side, "nan_mismatches", layer) + measure(side, "inf_mismatches", layer) > 0;
+  return differ ? NaN : measure(side, name, layer);
+}
+
 function chartRow(layer, side, series) {
   const row = { place: layer, name: columns.name[layer], type: classOf(layer), series };
   for (const [name, panel] of Object.entries(data.chart.panels)) {
-    const value = side === "chained" && name === "ratio" ? null : measure(side, name, layer);
+    const value = chartValue(side, name, layer);
     row[name] = onAxis(value, panel);
     row[`${name}_text`] = format(value);
   }

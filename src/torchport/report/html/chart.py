@@ -25,13 +25,14 @@ def panels(layers: Sequence[Layer]) -> dict[str, dict[str, Any]]:
     ratios = [layer.own.ratio for layer in layers if layer.own is not None and layer.own.ratio is not None]
     return {
         "ratio": {"title": "own, share of limit", **_range([*ratios, 1.0])},
-        "mse": {"title": "mean squared error", **_range(m.mse for m in measured)},
-        "apart": {"title": "1 − cosine", **_range(_apart(m) for m in measured)},
+        "mse": {"title": "mean squared error", **_range(_error(m, m.mse) for m in measured)},
+        "apart": {"title": "1 − cosine", **_range(_error(m, 1.0 - m.cosine) for m in measured)},
     }
 
 
-def _apart(measured: Measured) -> float:
-    return 1.0 - measured.cosine
+def _error(measured: Measured, value: float) -> float:
+    """NaN where one side has a NaN or an infinity that the other has not: the errors leave such elements out."""
+    return math.nan if measured.nan_mismatches or measured.inf_mismatches else value
 
 
 def _range(values: Iterable[float]) -> dict[str, Any]:
@@ -40,13 +41,13 @@ def _range(values: Iterable[float]) -> dict[str, Any]:
     positive = [value for value in known if math.isfinite(value) and value > 0]
     low = math.floor(math.log10(min(positive))) if positive else -1
     high = max(math.ceil(math.log10(max(positive))) if positive else 0, low + 1)
-    step = max(1, (high - low) // 4)
+    step = math.ceil((high - low) / 4)
     return {
         "low": low,
         "high": high,
         "zero": low - step if any(value <= 0 for value in known) else None,
         "over": high + step if any(not math.isfinite(value) for value in known) else None,
-        "ticks": list(range(low, high + 1, step)),
+        "ticks": [power for power in range(low, high + 1) if power % step == 0],
     }
 
 
@@ -77,54 +78,66 @@ def specification(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) -> Any:
-    rows = alt.NamedData(name="rows")
-    # The page computes the logarithms: a zero and a NaN need places of their own, which a log scale has not.
-    bottom = panel["low"] if panel["zero"] is None else panel["zero"]
-    top = panel["high"] if panel["over"] is None else panel["over"]
-    edge = (top - bottom) * 0.05
-    ticks = [*([panel["zero"]] * (panel["zero"] is not None)), *panel["ticks"]]
-    ticks += [panel["over"]] * (panel["over"] is not None)
-    x = alt.X(
-        "place:Q",
-        title="layer, in order of execution" if last else None,
-        scale=alt.Scale(domain=[-0.5, max(number - 0.5, 0.5)], nice=False),
-        axis=alt.Axis(grid=False, tickMinStep=1, format="d", labels=last, ticks=last),
+    y_axis = _y_axis(alt, panel)
+    base = alt.Chart(alt.NamedData(name="rows")).encode(
+        x=_x(alt, number, last), y=_y(alt, name, panel, y_axis)
     )
-    y = alt.Y(
-        f"{name}:Q",
-        title=panel["title"],
-        scale=alt.Scale(domain=[bottom - edge, top + edge], nice=False, zero=False),
-        axis=alt.Axis(values=ticks, labelExpr=_label(panel), minExtent=54, titleLineHeight=12),
-    )
-    base = alt.Chart(rows).encode(x=x, y=y)
-    series = alt.Color(
-        "series:N",
-        title=None,
-        scale=alt.Scale(domain=[OWN, CHAINED, FAILED], range=["#2f7fc4", "#8a8f98", _FAIL]),
-        legend=alt.Legend(orient="top", symbolOpacity=1, offset=24),
-    )
-    shape = alt.Shape(
-        "series:N",
-        title=None,
-        scale=alt.Scale(domain=[OWN, CHAINED, FAILED], range=["circle", "stroke", "diamond"]),
-        legend=alt.Legend(orient="top", offset=24),
-    )
+    color, shape = _series(alt)
     chained = base.transform_filter(f"datum.series == '{CHAINED}'").mark_line(strokeWidth=1.5, clip=True)
-    own = base.transform_filter(f"datum.series != '{CHAINED}'").mark_point(filled=True, opacity=0.9, clip=True)
+    own = base.transform_filter(f"datum.series != '{CHAINED}'").mark_point(
+        filled=True, opacity=0.9, clip=True
+    )
     size = alt.condition(f"datum.series == '{FAILED}'", alt.value(90), alt.value(26 if number < 800 else 10))
     tooltip = [
         alt.Tooltip("name:N", title="layer"),
         alt.Tooltip("type:N", title="class"),
         alt.Tooltip(f"{name}_text:N", title=panel["title"]),
     ]
+    is_first = name == "ratio"
     layers = [
         _mark(alt, "selected", "#8a8f98", 7, 0.4),
         _mark(alt, "culprit", _FAIL, 1.5, 1.0),
-        *([_limit(alt)] if name == "ratio" else [chained.encode(color=series)]),
-        own.encode(color=series, shape=shape, size=size, tooltip=tooltip),
-        *([_words(alt, late=False), _words(alt, late=True)] if name == "ratio" else []),
+        _limit(alt, panel["title"], y_axis) if is_first else chained.encode(color=color),
+        own.encode(color=color, shape=shape, size=size, tooltip=tooltip),
+        *([_words(alt, late=False), _words(alt, late=True)] if is_first else []),
     ]
     return alt.layer(*layers).properties(width=600, height=HEIGHT)
+
+
+def _x(alt: Any, number: int, last: bool) -> Any:
+    return alt.X(
+        "place:Q",
+        title="layer, in order of execution" if last else None,
+        scale=alt.Scale(domain=[-0.5, max(number - 0.5, 0.5)], nice=False),
+        axis=alt.Axis(grid=False, tickMinStep=1, format="d", labels=last, ticks=last),
+    )
+
+
+def _y(alt: Any, name: str, panel: dict[str, Any], axis: Any) -> Any:
+    # The page computes the logarithms: a zero and a NaN need places of their own, which a log scale has not.
+    bottom = panel["low"] if panel["zero"] is None else panel["zero"]
+    top = panel["high"] if panel["over"] is None else panel["over"]
+    edge = (top - bottom) * 0.05
+    scale = alt.Scale(domain=[bottom - edge, top + edge], nice=False, zero=False)
+    return alt.Y(f"{name}:Q", title=panel["title"], scale=scale, axis=axis)
+
+
+def _y_axis(alt: Any, panel: dict[str, Any]) -> Any:
+    lanes = [panel[lane] for lane in ("zero", "over") if panel[lane] is not None]
+    ticks = sorted([*lanes, *panel["ticks"]])
+    return alt.Axis(values=ticks, labelExpr=_label(panel), labelOverlap=False, minExtent=54)
+
+
+def _series(alt: Any) -> tuple[Any, Any]:
+    """Colour and shape say the same, so that neither is needed alone."""
+    kinds = [OWN, CHAINED, FAILED]
+    legend = alt.Legend(orient="top", symbolOpacity=1, offset=24)
+    colours = alt.Scale(domain=kinds, range=["#2f7fc4", "#8a8f98", _FAIL])
+    shapes = alt.Scale(domain=kinds, range=["circle", "stroke", "diamond"])
+    return (
+        alt.Color("series:N", title=None, scale=colours, legend=legend),
+        alt.Shape("series:N", title=None, scale=shapes, legend=legend),
+    )
 
 
 def _label(panel: dict[str, Any]) -> str:
@@ -134,10 +147,11 @@ def _label(panel: dict[str, Any]) -> str:
     return f"datum.value == {zero} ? 'exact 0' : datum.value == {over} ? 'NaN, Inf' : {power}"
 
 
-def _limit(alt: Any) -> Any:
+def _limit(alt: Any, title: str, axis: Any) -> Any:
     """What the rule allows: 1, the power 0 of ten."""
     values = alt.InlineData(values=[{"limit": 0}])
-    return alt.Chart(values).mark_rule(strokeDash=[6, 4], color=_FAIL).encode(y="limit:Q")
+    rule = alt.Chart(values).mark_rule(strokeDash=[6, 4], color=_FAIL)
+    return rule.encode(y=alt.Y("limit:Q", title=title, axis=axis))
 
 
 def _mark(alt: Any, name: str, colour: str, width: float, opacity: float) -> Any:

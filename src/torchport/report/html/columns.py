@@ -28,10 +28,10 @@ _NUMBERS: dict[str, Callable[[Measured], float | None]] = {
     "mismatch": lambda m: m.mismatch_pct,
     "goldenRms": lambda m: m.golden_rms,
     "goldenMax": lambda m: m.golden_max,
-    "floorRms": lambda m: m.noise and m.noise.floor_rms,
-    "floorMax": lambda m: m.noise and m.noise.floor_max,
-    "distanceRms": lambda m: m.noise and m.noise.candidate_rms,
-    "distanceMax": lambda m: m.noise and m.noise.candidate_max,
+    "floorRms": lambda m: None if m.noise is None else m.noise.floor_rms,
+    "floorMax": lambda m: None if m.noise is None else m.noise.floor_max,
+    "distanceRms": lambda m: None if m.noise is None else m.noise.candidate_rms,
+    "distanceMax": lambda m: None if m.noise is None else m.noise.candidate_max,
 }
 _COUNTS = ("nan_golden", "nan_candidate", "nan_mismatches", "inf_mismatches")
 _TEXTS: dict[str, Callable[[Measured], str | None]] = {
@@ -84,7 +84,9 @@ def _measured(layers: Sequence[Layer], items: Sequence[Measured | None], texts: 
     columns["value"] = [texts.number(_value(layer, item)) for layer, item in zip(layers, items, strict=True)]
     columns["worst"] = [None if item is None else _index(item.worst_index) for item in items]
     # A column in which nothing was ever said is left out.
-    return {name: column for name, column in columns.items() if name == "there" or any(_says(v) for v in column)}
+    return {
+        name: column for name, column in columns.items() if name == "there" or any(_says(v) for v in column)
+    }
 
 
 def _says(value: Any) -> bool:

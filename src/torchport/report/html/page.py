@@ -26,7 +26,17 @@ from torchport.report.run import Run
 
 WORST = 15
 _HERE = Path(__file__).parent
-_SCRIPTS = ("data.js", "dom.js", "tree.js", "search.js", "chart.js", "graph.js", "pictures.js", "detail.js", "app.js")
+_SCRIPTS = (
+    "data.js",
+    "dom.js",
+    "tree.js",
+    "search.js",
+    "chart.js",
+    "graph.js",
+    "pictures.js",
+    "detail.js",
+    "app.js",
+)
 _NEEDED = ("altair", "grandalf", "jinja2", "pygments", "vl_convert")
 
 
@@ -52,7 +62,7 @@ def render(run: Run) -> str:
         report=report,
         phrases=phrases,
         culprit=report.first_divergence,
-        culprit_layer=_layer(report, report.first_divergence and report.first_divergence.layer),
+        culprit_layer=_culprit_layer(report),
         edits=["\n".join(sources.highlight(edit, "diff")) for edit in _edits(report)],
         worst=report.worst_layers(WORST),
         link=link,
@@ -107,8 +117,10 @@ def link(name: str) -> str:
     return "#layer=" + quote(name.encode("utf-8", "replace"), safe="")
 
 
-def _layer(report: Report, name: str | None) -> Layer | None:
-    return next((layer for layer in report.layers if layer.name == name), None)
+def _culprit_layer(report: Report) -> Layer | None:
+    if report.first_divergence is None:
+        return None
+    return next((layer for layer in report.layers if layer.name == report.first_divergence.layer), None)
 
 
 def _edits(report: Report) -> tuple[str, ...]:
