@@ -80,8 +80,8 @@ def open_page(chromium: Browser, tmp_path: Path) -> Iterator[Opener]:
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A failing run of some hundred layers, with its graph, its Rust and its Python beside it."""
-    return make_run(tmp_path_factory.mktemp("run"), 200)
+    """A failing run of a hundred layers, with its graph, its Rust and its Python beside it."""
+    return make_run(tmp_path_factory.mktemp("run"), 100)
 
 
 @pytest.fixture(scope="session")

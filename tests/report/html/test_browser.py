@@ -18,7 +18,7 @@ from torchport.report.run import Run
 from ..sample import failing, layer, passing, unsupported
 from .conftest import Opener, Tab
 
-CULPRIT = "blocks.13.mlp.fc2"
+CULPRIT = "blocks.6.mlp.fc2"
 HOSTILE = """</script><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>"'`{{7*7}}\u2028 ünï#/&=%"""
 
 
@@ -47,7 +47,7 @@ def tab(open_page: Opener, html: str) -> Tab:
 
 def test_page_draws_without_network_or_complaint(tab: Tab) -> None:
     symbols = tab.page.locator("#chart svg .mark-symbol.role-mark path")
-    assert symbols.count() >= 3 * 190
+    assert symbols.count() >= 3 * 95
     assert tab.page.locator("#chart svg .mark-line path").count() == 2
     assert tab.page.locator("#graph .box").count() > 3
     assert tab.requests == [tab.url]
@@ -81,7 +81,7 @@ def test_culprit_is_selected_and_its_path_unfolded_at_the_start(tab: Tab) -> Non
     assert tab.selected() == CULPRIT
     chosen = tab.page.locator("#tree [aria-selected=true]")
     assert "fc2" in chosen.inner_text() and "FAIL" in chosen.inner_text() and "⚑" in chosen.inner_text()
-    assert row(tab, "blocks.12").get_attribute("aria-expanded") == "false"
+    assert row(tab, "blocks.5").get_attribute("aria-expanded") == "false"
 
 
 def test_what_is_folded_has_no_elements(tab: Tab) -> None:
@@ -124,18 +124,18 @@ def test_search_filters_counts_and_goes_on(tab: Tab) -> None:
     tab.page.keyboard.press("/")
     tab.page.keyboard.type("query linear")
     rows = tab.page.locator("#tree [role=treeitem]")
-    assert rows.count() == 22
-    assert tab.page.locator("#count").inner_text() == "22 of 199 layers"
+    assert rows.count() == 11
+    assert tab.page.locator("#count").inner_text() == "11 of 100 layers"
     tab.page.keyboard.press("Enter")
     assert tab.selected() == "blocks.0.attention.query"
     tab.page.keyboard.press("Enter")
     assert tab.selected() == "blocks.1.attention.query"
-    assert tab.page.locator("#count").inner_text() == "2 of 22 layers"
+    assert tab.page.locator("#count").inner_text() == "2 of 11 layers"
     tab.page.keyboard.press("Shift+Enter")
     assert tab.selected() == "blocks.0.attention.query"
     tab.page.keyboard.press("Escape")
     assert tab.page.locator("#search").input_value() == ""
-    assert row(tab, "blocks.12").count() == 1
+    assert row(tab, "blocks.5").count() == 1
 
 
 def test_only_failing_lists_the_failing(tab: Tab) -> None:
@@ -190,23 +190,23 @@ def test_click_between_the_points_selects_the_nearest_layer(tab: Tab) -> None:
 def test_arrow_keys_go_through_the_chart(tab: Tab) -> None:
     tab.page.locator("#chart").focus()
     tab.page.keyboard.press("ArrowRight")
-    assert tab.selected() == "blocks.13.mlp"
+    assert tab.selected() == "blocks.6.mlp"
     tab.page.keyboard.press("ArrowLeft")
     assert tab.selected() == CULPRIT
 
 
 def test_graph_marks_the_culprit_and_unfolds_in_place(open_page: Opener, html: str) -> None:
-    tab = open_page(html, "#layer=blocks.13")
+    tab = open_page(html, "#layer=blocks.6")
     boxes = tab.page.locator("#graph .box")
     before = boxes.count()
-    box(tab, "blocks.13.mlp").locator("> .fold").click()
+    box(tab, "blocks.6.mlp").locator("> .fold").click()
     assert boxes.count() == before + 6
     blamed = box(tab, CULPRIT)
     assert "culprit" in (blamed.get_attribute("class") or "")
     assert "⚑ ✕" in (blamed.locator("text").first.text_content() or "")
-    assert_apart(tab, ["blocks.13.attention", "blocks.13.mlp"])
-    assert_within(box(tab, CULPRIT), box(tab, "blocks.13.mlp"))
-    box(tab, "blocks.13.mlp").locator("> .fold").click()
+    assert_apart(tab, ["blocks.6.attention", "blocks.6.mlp"])
+    assert_within(box(tab, CULPRIT), box(tab, "blocks.6.mlp"))
+    box(tab, "blocks.6.mlp").locator("> .fold").click()
     assert boxes.count() == before
 
 
@@ -224,13 +224,13 @@ def assert_within(inner: Locator, outer: Locator) -> None:
 
 
 def test_graph_is_used_by_keyboard(open_page: Opener, html: str) -> None:
-    tab = open_page(html, "#layer=blocks.13")
+    tab = open_page(html, "#layer=blocks.6")
     before = tab.page.locator("#graph .box").count()
-    box(tab, "blocks.13.mlp").focus()
+    box(tab, "blocks.6.mlp").focus()
     tab.page.keyboard.press(" ")
     assert tab.page.locator("#graph .box").count() == before + 6
     tab.page.keyboard.press("Enter")
-    assert tab.selected() == "blocks.13.mlp"
+    assert tab.selected() == "blocks.6.mlp"
 
 
 def test_five_thousand_layers_are_small_enough_and_draw(open_page: Opener, tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_layer_has_its_numbers_heatmap_and_histograms(tab: Tab, run: Run) -> N
 
 
 def test_python_and_rust_stand_beside_each_other(open_page: Opener, html: str) -> None:
-    tab = open_page(html, "#layer=blocks.13.mlp")
+    tab = open_page(html, "#layer=blocks.6.mlp")
     source = tab.page.locator("#source")
     assert "called at" in source.inner_text() and "bench_html.py" in source.inner_text()
     assert "impl Module for Mlp" in source.inner_text()
@@ -395,4 +395,4 @@ def test_data_of_the_page_is_json(html: str) -> None:
     text = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
     assert text is not None
     data = json.loads(text.group(1))
-    assert len(data["layers"]["name"]) == 199
+    assert len(data["layers"]["name"]) == 100

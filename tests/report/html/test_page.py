@@ -21,7 +21,7 @@ from torchport.report.html import chart, columns, drawing, render, sources
 from torchport.report.html.page import as_script, link
 from torchport.report.run import Run
 
-from ..sample import failing, passing
+from ..sample import failing, layer, passing
 
 META = TensorMeta((2, 3), "float32")
 
@@ -69,6 +69,17 @@ def test_every_picture_is_a_whole_number_of_letters(run: Run) -> None:
 )
 def test_numbers_are_short_and_never_lost(value: float | None, kept: object) -> None:
     assert columns.short(value) == kept
+
+
+def test_a_layer_is_never_inside_itself() -> None:
+    one, two = (layer.model_copy(update={"parent": "b"}) for layer in (layer("a", 0.0), layer("b", 0.0)))
+    assert columns.layers([one, two], columns.Texts())["parent"] == [1, None]
+
+
+def test_what_was_not_judged_is_not_told_as_zero() -> None:
+    kept = columns.layers(passing().layers, columns.Texts())
+    assert kept["own"]["ratio"][2] is None and kept["own"]["there"][2] == 0
+    assert "nan_golden" not in kept["own"]
 
 
 def test_modules_with_the_same_graph_share_a_drawing() -> None:

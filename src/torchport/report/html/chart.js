@@ -14,7 +14,7 @@ function onAxis(value, panel) {
 /** The error of a panel; NaN where one side has a NaN or an infinity that the other has not, see chart.py. */
 function chartValue(side, name, layer) {
   if (name === "ratio") return side === "own" ? measure(side, name, layer) : null;
-  const differ = measure(side, "nan_mismatches", layer) + measure(side, "inf_mismatches", layer) > 0;
+  const differ = countOf(side, "nan_mismatches", layer) + countOf(side, "inf_mismatches", layer) > 0;
   return differ ? NaN : measure(side, name, layer);
 }
 
@@ -60,7 +60,9 @@ function makeChart(box, choose, selected) {
   const place = (layer) => (layer === null ? [] : [{ place: layer, words: `⚑ ${shorten(columns.name[layer], 60)}`, late: layer > count * 0.5 }]);
 
   function specification() {
-    const spec = structuredClone(data.chart.spec);
+    // The colour of what fails is the page's, which has one for light and one for dark.
+    const fail = getComputedStyle(document.body).getPropertyValue("--fail").trim();
+    const spec = JSON.parse(JSON.stringify(data.chart.spec).replaceAll(data.chart.fail, fail));
     const width = Math.max(240, box.clientWidth - 96);
     for (const panel of spec.vconcat) panel.width = width;
     spec.datasets = { ...spec.datasets, rows, culprit: place(culprit), selected: place(selected()) };

@@ -74,7 +74,7 @@ def specification(layers: Sequence[Layer]) -> dict[str, Any]:
     result: dict[str, Any] = chart.to_dict()
     result.pop("config", None)
     result["padding"] = 4
-    return {"spec": result, "panels": made}
+    return {"spec": result, "panels": made, "fail": _FAIL}
 
 
 def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) -> Any:

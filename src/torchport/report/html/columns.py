@@ -62,7 +62,7 @@ def layers(items: Sequence[Layer], texts: Texts) -> dict[str, Any]:
     return {
         "name": [layer.name for layer in items],
         "type": [texts.number(layer.type) for layer in items],
-        "parent": [None if layer.parent is None else places.get(layer.parent) for layer in items],
+        "parent": [_parent(places, layer, place) for place, layer in enumerate(items)],
         "passed": [int(layer.passed) for layer in items],
         "reason": [texts.number(layer.reason) for layer in items],
         "rule": [texts.number(layer.rule) for layer in items],
@@ -71,6 +71,12 @@ def layers(items: Sequence[Layer], texts: Texts) -> dict[str, Any]:
         "chained": _measured(items, [layer.chained for layer in items], texts),
         "pictures": _pictures([layer.picture for layer in items]),
     }
+
+
+def _parent(places: dict[str, int], layer: Layer, place: int) -> int | None:
+    """A caller ends after what it calls: any other parent is none, so that no layer is inside itself."""
+    found = None if layer.parent is None else places.get(layer.parent)
+    return found if found is not None and found > place else None
 
 
 def _measured(layers: Sequence[Layer], items: Sequence[Measured | None], texts: Texts) -> dict[str, Any]:
@@ -83,14 +89,14 @@ def _measured(layers: Sequence[Layer], items: Sequence[Measured | None], texts: 
         columns[name] = [None if item is None else texts.number(text(item)) for item in items]
     columns["value"] = [texts.number(_value(layer, item)) for layer, item in zip(layers, items, strict=True)]
     columns["worst"] = [None if item is None else _index(item.worst_index) for item in items]
-    # A column in which nothing was ever said is left out.
     return {
-        name: column for name, column in columns.items() if name == "there" or any(_says(v) for v in column)
+        name: column for name, column in columns.items() if name == "there" or _says_something(name, column)
     }
 
 
-def _says(value: Any) -> bool:
-    return value is not None and value != 0
+def _says_something(name: str, column: list[Any]) -> bool:
+    """The page takes a column that is not there for nulls, or for zeros where it counts."""
+    return any(value is not None and not (name in _COUNTS and value == 0) for value in column)
 
 
 def _value(layer: Layer, item: Measured | None) -> str | None:

@@ -15,10 +15,11 @@ const passed = (layer) => columns.passed[layer] === 1;
 
 /** One number of the own or the chained error: null where nothing was measured. */
 function measure(side, name, layer) {
-  const column = columns[side][name];
-  if (!columns[side].there[layer]) return null;
-  return column ? number(column[layer]) : 0;
+  return columns[side].there[layer] ? number(columns[side][name]?.[layer] ?? null) : null;
 }
+
+/** How often something was seen; a column that says nothing was left out. */
+const countOf = (side, name, layer) => columns[side][name]?.[layer] ?? 0;
 
 function measuredText(side, name, layer) {
   const column = columns[side][name];
@@ -91,6 +92,7 @@ function levelOf(layer) {
 function formatRatio(ratio) {
   if (ratio === null) return "";
   if (!Number.isFinite(ratio)) return "never";
+  if (ratio === 0) return "0";
   return ratio < 100 ? ratio.toFixed(2) : ratio < 1e6 ? ratio.toFixed(0) : ratio.toExponential(1);
 }
 

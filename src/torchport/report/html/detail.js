@@ -63,8 +63,8 @@ const NUMBERS = [
   ["cosine", (side, layer) => cosineText(measure(side, "apart", layer))],
   ["share of limit", (side, layer) => shareOfLimit(side, layer)],
   ["mismatches", (side, layer) => `${format(measure(side, "mismatch", layer))} %`],
-  ["NaN: PyTorch, port", (side, layer) => `${measure(side, "nan_golden", layer)}, ${measure(side, "nan_candidate", layer)}`],
-  ["NaN, Inf mismatches", (side, layer) => `${measure(side, "nan_mismatches", layer)}, ${measure(side, "inf_mismatches", layer)}`],
+  ["NaN: PyTorch, port", (side, layer) => `${countOf(side, "nan_golden", layer)}, ${countOf(side, "nan_candidate", layer)}`],
+  ["NaN, Inf mismatches", (side, layer) => `${countOf(side, "nan_mismatches", layer)}, ${countOf(side, "inf_mismatches", layer)}`],
   ["size of PyTorch, rms, max", (side, layer) => `${format(measure(side, "goldenRms", layer))}, ${format(measure(side, "goldenMax", layer))}`],
   ["PyTorch to truth, rms, max", (side, layer) => fromTruth(side, "floor", layer)],
   ["port to truth, rms, max", (side, layer) => fromTruth(side, "distance", layer)],
@@ -80,13 +80,13 @@ function indexOf(side, layer) {
 const cosineText = (apart) => (apart === null ? "" : !Number.isFinite(apart) ? "NaN" : apart === 0 ? "1" : apart < 1e-4 ? `1 − ${format(apart)}` : String(Number((1 - apart).toPrecision(6))));
 
 function shareOfLimit(side, layer) {
-  const known = columns[side].ratio?.[layer] ?? null;
-  return known === null ? "not judged" : formatRatio(number(known));
+  const ratio = measure(side, "ratio", layer);
+  return ratio === null ? "not judged" : formatRatio(ratio);
 }
 
 function fromTruth(side, what, layer) {
-  const [rms, max] = [`${what}Rms`, `${what}Max`].map((name) => columns[side][name]?.[layer] ?? null);
-  return rms === null ? "" : `${format(number(rms))}, ${format(number(max))}`;
+  const [rms, max] = [measure(side, `${what}Rms`, layer), measure(side, `${what}Max`, layer)];
+  return rms === null ? "" : `${format(rms)}, ${format(max)}`;
 }
 
 function numbersAndPictures(layer) {

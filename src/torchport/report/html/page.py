@@ -32,6 +32,7 @@ _SCRIPTS = (
     "tree.js",
     "search.js",
     "chart.js",
+    "layout.js",
     "graph.js",
     "pictures.js",
     "detail.js",
