@@ -19,13 +19,16 @@ function chartValue(side, name, layer) {
 }
 
 function chartRow(layer, side, series) {
-  const row = { place: layer, name: columns.name[layer], type: classOf(layer), series };
-  for (const [name, panel] of Object.entries(data.chart.panels)) {
-    const value = chartValue(side, name, layer);
-    row[name] = onAxis(value, panel);
-    row[`${name}_text`] = format(value);
-  }
+  const row = { place: layer, series, size: series === FAILED ? 90 : count < 800 ? 26 : 10 };
+  for (const [name, panel] of Object.entries(data.chart.panels)) row[name] = onAxis(chartValue(side, name, layer), panel);
   return row;
+}
+
+/** What is told of a point: `escape` makes text harmless. */
+function chartTip(row, escape) {
+  const panels = Object.entries(data.chart.panels).map(([name, panel]) => [panel.title, format(chartValue("own", name, row.place))]);
+  const lines = [["class", classOf(row.place)], ...panels].filter(([, value]) => value !== "");
+  return `<h2>${escape(columns.name[row.place])}</h2><table>${lines.map(([name, value]) => `<tr><td class="key">${escape(name)}</td><td class="value">${escape(value)}</td></tr>`).join("")}</table>`;
 }
 
 function chartRows() {
@@ -73,8 +76,7 @@ function makeChart(box, choose, selected) {
     const mine = (drawn += 1);
     // Canvas draws thousands of points at once; SVG stays sharp in print and can be read by others.
     const renderer = count > 500 ? "canvas" : "svg";
-    const dark = isDark();
-    const options = { ast: true, actions: false, renderer, config: chartConfig(), tooltip: { theme: dark ? "dark" : "light" } };
+    const options = { ast: true, actions: false, renderer, config: chartConfig(), tooltip: { theme: isDark() ? "dark" : "light", formatTooltip: chartTip } };
     const result = await window.vegaEmbed(box, specification(), options);
     if (mine !== drawn) return result.finalize();
     view = result.view;

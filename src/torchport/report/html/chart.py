@@ -83,22 +83,19 @@ def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) 
         x=_x(alt, number, last), y=_y(alt, name, panel, y_axis)
     )
     color, shape = _series(alt)
-    chained = base.transform_filter(f"datum.series == '{CHAINED}'").mark_line(strokeWidth=1.5, clip=True)
-    own = base.transform_filter(f"datum.series != '{CHAINED}'").mark_point(
-        filled=True, opacity=0.9, clip=True
+    # What is worked out for each of thousands of points is dear: sizes come with the data, texts when one points at it.
+    series = "datum.series {} " + f"'{CHAINED}'"
+    chained = base.transform_filter(series.format("==")).mark_line(strokeWidth=1.5, clip=True, aria=False)
+    own = base.transform_filter(series.format("!=")).mark_point(
+        filled=True, opacity=0.9, clip=True, aria=False, tooltip={"content": "data"}
     )
-    size = alt.condition(f"datum.series == '{FAILED}'", alt.value(90), alt.value(26 if number < 800 else 10))
-    tooltip = [
-        alt.Tooltip("name:N", title="layer"),
-        alt.Tooltip("type:N", title="class"),
-        alt.Tooltip(f"{name}_text:N", title=panel["title"]),
-    ]
+    size = alt.Size("size:Q", scale=None, legend=None)
     is_first = name == "ratio"
     layers = [
         _mark(alt, "selected", "#8a8f98", 7, 0.4),
         _mark(alt, "culprit", _FAIL, 1.5, 1.0),
         _limit(alt, panel["title"], y_axis) if is_first else chained.encode(color=color),
-        own.encode(color=color, shape=shape, size=size, tooltip=tooltip),
+        own.encode(color=color, shape=shape, size=size),
         *([_words(alt, late=False), _words(alt, late=True)] if is_first else []),
     ]
     return alt.layer(*layers).properties(width=600, height=HEIGHT)

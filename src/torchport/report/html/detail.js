@@ -138,7 +138,9 @@ function fileAndLine(source) {
 
 function pythonOf(layer, nodeName) {
   const node = nodeName === null ? null : nodesOf(layer).find((one) => one.name === nodeName);
-  const blocks = [calledAt(text(columns.source[layer])), forwardOf(layer, node?.source ?? null)].filter(Boolean);
+  // Nothing calls the model itself: its source is where it is defined, which `forward` shows.
+  const call = columns.parent[layer] === null && text(columns.source[layer]) === text(data.modules?.forward[layer]) ? null : calledAt(text(columns.source[layer]));
+  const blocks = [call, forwardOf(layer, node?.source ?? null)].filter(Boolean);
   return blocks.length ? element("div", {}, element("h3", {}, "Python"), ...blocks) : null;
 }
 
