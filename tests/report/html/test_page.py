@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +22,7 @@ from torchport.report.html import chart, columns, drawing, render, sources
 from torchport.report.html.page import as_script, link
 from torchport.report.run import Run
 
-from ..sample import failing, layer, passing
+from ..sample import failing, layer, passing, unsupported
 
 META = TensorMeta((2, 3), "float32")
 
@@ -168,6 +169,15 @@ def test_lines_of_python_are_kept_once(tmp_path: Path) -> None:
     kept = sources.excerpts(None, [*places, None, "nonsense", f"{file}:9999"])["files"]
     assert [(start, len(lines)) for start, lines in kept[str(file)]] == [(5, 13), (75, 11)]
     assert "&lt;10&gt;" in kept[str(file)][0][1][5] and "<10>" not in kept[str(file)][0][1][5]
+
+
+def test_what_is_to_do_is_shown_with_its_lines(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text("import torch\n\n\ndef f(x):\n    return torch.fft.fft(x)\n")
+    todo = unsupported().todos[0].model_copy(update={"source": f"{file}:5"})
+    html = render(Run(unsupported().model_copy(update={"todos": (todo, todo)}), tmp_path))
+    marked = re.findall(r'<span class="row marked">(.*?)\n</span>', html)
+    assert len(marked) == 1 and "fft" in marked[0]
 
 
 def test_only_python_is_shown_however_a_report_names_it(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from torchport.report.model import Report
 from torchport.report.run import Run
 
 WORST = 15
+TODOS_SHOWN = 8
 _HERE = Path(__file__).parent
 _SCRIPTS = (
     "data.js",
@@ -65,6 +66,7 @@ def render(run: Run) -> str:
         culprit=report.first_divergence,
         culprit_layer=_culprit_layer(report),
         edits=["\n".join(sources.highlight(edit, "diff")) for edit in _edits(report)],
+        todos_at=sources.shown_at((todo.source for todo in report.todos), TODOS_SHOWN),
         worst=report.worst_layers(WORST),
         link=link,
         policy=_policy(scripts.values()),

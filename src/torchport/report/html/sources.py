@@ -107,6 +107,22 @@ def excerpts(graph: Graph | None, sources: Iterable[str | None]) -> dict[str, An
     return {"files": files.highlighted(), "forwards": {k: v for k, v in forwards.items() if v is not None}}
 
 
+def shown_at(sources: Iterable[str | None], most: int) -> list[tuple[str, list[tuple[int, str, bool]]]]:
+    """The first places that can be read: each with its lines, their numbers, and which line is meant."""
+    shown = []
+    for source in dict.fromkeys(sources):
+        files = Files()
+        files.around(source)
+        found = place(source)
+        for stretch in files.highlighted().values():
+            assert source is not None and found is not None
+            first, lines = stretch[0]
+            shown.append((source, [(n, line, n == found[1]) for n, line in enumerate(lines, first)]))
+        if len(shown) == most:
+            break
+    return shown
+
+
 # Rust
 
 _ITEM = re.compile(r"^(?:pub )?(?:struct|impl(?: \w+ for)?) (\w+)")
