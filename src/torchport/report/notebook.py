@@ -17,7 +17,7 @@ _STYLE = """
 .torchport-report .badge { color: #fff; border-radius: 5px; padding: 1px 9px; margin-right: 8px; }
 .torchport-report .culprit { border-left: 4px solid #d9480f; padding: 2px 0 2px 12px; margin: 8px 0 10px; }
 .torchport-report ol { margin: 0; padding-left: 20px; }
-.torchport-report table { border-collapse: collapse; font-size: 13px; margin: 0; }
+.torchport-report table { border-collapse: collapse; color: inherit; font-size: 13px; margin: 0; }
 .torchport-report :is(th, td) { text-align: left; padding: 2px 16px 2px 0; border-bottom: 1px solid #8884; }
 .torchport-report .number { text-align: right; font-variant-numeric: tabular-nums; }
 .torchport-report .failed { color: #d9480f; font-weight: 600; }
