@@ -7,7 +7,7 @@ CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/torchport
 export CARGO_TARGET_DIR := $(CACHE)/target
 export CARGO_TERM_PROGRESS_WHEN := never
 
-.PHONY: setup demo test lint test-rust test-python zoo bench lock cargo
+.PHONY: setup demo test lint test-rust test-python zoo bench lock cargo chromium
 
 setup: $(VENV)/.synced
 
@@ -23,6 +23,14 @@ $(VENV)/.synced: requirements.lock pyproject.toml
 
 cargo:
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust from https://rustup.rs, then run make again" >&2; exit 2; }
+
+chromium: SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+chromium:
+	@command -v chromium >/dev/null || { \
+		command -v apt-get >/dev/null && { test -z "$(SUDO)" || command -v sudo >/dev/null; } \
+			|| { echo "chromium is missing: the tests of the HTML report need it; install it with your package manager, then run make again" >&2; exit 2; }; \
+		echo "== chromium, for the tests of the HTML report"; \
+		$(SUDO) apt-get update -qq && $(SUDO) apt-get install -qq --yes --no-install-recommends chromium >/dev/null; }
 
 demo: setup cargo
 	@$(BIN)/python examples/demo.py
@@ -41,14 +49,14 @@ test-rust: cargo
 	@echo "== Rust tests (the first build of candle takes some minutes)"
 	@cargo test --quiet
 
-test-python: setup cargo
+test-python: setup cargo chromium
 	@echo "== Python tests"
 	@$(BIN)/pytest -q
 
 zoo: setup cargo
 	@$(BIN)/pytest -q -m zoo
 
-bench: setup cargo
+bench: setup cargo chromium
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 lock:

@@ -1,46 +1,92 @@
-"""A report as a small piece of HTML, for notebooks."""
+"""A report as a small piece of HTML, for notebooks: it brings its own style, and looks right on light and dark."""
 
 from html import escape
 
+from torchport.parity.result import Divergence
 from torchport.report import phrases
 from torchport.report.model import Report
 
-WORST = 12
-_COLOURS = {"pass": "#1a7f37", "fail": "#cf222e"}
+WORST = 10
+_SIGNS = {"pass": ("✓", "#2e8b57"), "fail": ("✕", "#d9480f")}
+_OTHER = ("!", "#b7791f")
+# Colours in the middle of the scale: a notebook may be light or dark, and does not say which.
+_STYLE = """
+.torchport-report { font: 14px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; max-width: 880px; }
+.torchport-report p { margin: 0 0 6px; overflow-wrap: anywhere; }
+.torchport-report .verdict { font-weight: 600; }
+.torchport-report .badge { color: #fff; border-radius: 5px; padding: 1px 9px; margin-right: 8px; }
+.torchport-report .culprit { border-left: 4px solid #d9480f; padding: 2px 0 2px 12px; margin: 8px 0 10px; }
+.torchport-report ol { margin: 0; padding-left: 20px; }
+.torchport-report table { border-collapse: collapse; color: inherit; font-size: 13px; margin: 0; }
+.torchport-report :is(th, td) { text-align: left; padding: 2px 16px 2px 0; border-bottom: 1px solid #8884; }
+.torchport-report .number { text-align: right; font-variant-numeric: tabular-nums; }
+.torchport-report .failed { color: #d9480f; font-weight: 600; }
+"""
 
 
 def render(report: Report) -> str:
-    """The verdict, the culprit and the worst layers. Every text from outside is escaped."""
-    parts = [_verdict(report)]
+    """The verdict, the culprit with what would explain it, and the worst layers. Text from outside is escaped."""
+    parts = [f"<style>{_STYLE}</style>", _verdict(report)]
     if report.first_divergence is not None:
-        divergence = report.first_divergence
-        source = f" at {divergence.source}" if divergence.source else ""
-        parts.append(
-            f"<p>Culprit: <b>{escape(divergence.layer)}</b> ({escape(divergence.type)})"
-            f"{escape(source)}<br>{escape(phrases.culprit(divergence))}</p>"
-        )
+        parts.append(_culprit(report.first_divergence))
+    if report.todos:
+        operations = ", ".join(sorted({todo.op for todo in report.todos}))
+        parts.append(f"<p>To do: {escape(operations)}</p>")
     parts.append(_table(report))
-    return f"<div>{''.join(parts)}</div>"
+    return f'<div class="torchport-report">{"".join(parts)}</div>'
 
 
 def _verdict(report: Report) -> str:
-    colour = _COLOURS.get(report.status, "#9a6700")
-    word = f'<b style="color: {colour}">{phrases.WORDS[report.status]}</b>'
-    return f"<p>{word} {escape(phrases.headline(report))}</p>"
+    sign, colour = _SIGNS.get(report.status, _OTHER)
+    badge = f'<span class="badge" style="background: {colour}">{sign} {phrases.WORDS[report.status]}</span>'
+    outputs = "" if report.outputs is None else f"<p>Outputs: {escape(phrases.outputs(report.outputs))}</p>"
+    return f'<p class="verdict">{badge}{escape(phrases.headline(report))}</p>{outputs}'
+
+
+def _culprit(divergence: Divergence) -> str:
+    operation = divergence.operation
+    lines = [
+        f"Culprit: <b>{escape(divergence.layer)}</b> ({escape(divergence.type)})",
+        escape(phrases.culprit(divergence)),
+    ]
+    if operation is not None:
+        lines.append(f"Operation: <b>{escape(operation.op)}</b> ({escape(operation.node)})")
+    source = operation.source if operation is not None and operation.source else divergence.source
+    if source:
+        lines.append(f"at {escape(source)}")
+    text = "".join(f"<p>{line}</p>" for line in lines)
+    return f'<div class="culprit">{text}{_suggestions(divergence)}</div>'
+
+
+def _suggestions(divergence: Divergence) -> str:
+    items = "".join(
+        f"<li>{escape(one.text)} (explains {100 * one.explains:.4g} % of the error)</li>"
+        for one in divergence.suggestions
+    )
+    return f"<p>What would explain it:</p><ol>{items}</ol>" if items else ""
 
 
 def _table(report: Report) -> str:
-    headings = ("Layer", "Type", "Own error", "of limit", "Chained", "")
-    head = "".join(f"<th>{heading}</th>" for heading in headings)
+    worst = report.worst_layers(WORST)
+    if not worst:
+        return ""
+    headings = ("", "Layer", "Type", "Own error", "of limit", "Chained")
+    head = "".join(f"<th{_class(place)}>{heading}</th>" for place, heading in enumerate(headings))
     rows = []
-    for layer in report.worst_layers(WORST):
+    for layer in worst:
         cells = (
+            f"{'✓' if layer.passed else '✕'} {phrases.verdict(layer)}",
             layer.name,
             layer.type.rpartition(".")[2],
             phrases.largest(layer.own),
             phrases.share_of_limit(layer.own),
             phrases.largest(layer.chained),
-            phrases.verdict(layer),
         )
-        rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+        row = "".join(f"<td{_class(place)}>{escape(cell)}</td>" for place, cell in enumerate(cells))
+        kind = "" if layer.passed else ' class="failed"'
+        rows.append(f"<tr{kind}>{row}</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _class(column: int) -> str:
+    return ' class="number"' if column >= 3 else ""

@@ -1,0 +1,182 @@
+"""The chart of errors by layer: a Vega-Lite specification, and the script that draws it in a page.
+
+In: the layers. Out: the specification as JSON, without data: the page hands it the columns that it has anyway. The
+script comes out of the vl-convert package, so that a page needs no network.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from torchport.parity.result import Layer, Measured
+
+HEIGHT = 110
+_FAIL = "#d9480f"
+OWN, CHAINED, FAILED = "own error", "chained error", "own error, out of bounds"
+
+
+def panels(layers: Sequence[Layer]) -> dict[str, dict[str, Any]]:
+    """For each panel what it shows and the range of its axis: exact zeros below it, NaN and infinity above."""
+    measured = [m for layer in layers for m in (layer.own, layer.chained) if m is not None]
+    ratios = [layer.own.ratio for layer in layers if layer.own is not None and layer.own.ratio is not None]
+    return {
+        "ratio": {"title": "own, share of limit", **_range([*ratios, 1.0])},
+        "mse": {"title": "mean squared error", **_range(_error(m, m.mse) for m in measured)},
+        "apart": {"title": "1 − cosine", **_range(_error(m, 1.0 - m.cosine) for m in measured)},
+    }
+
+
+def _error(measured: Measured, value: float) -> float:
+    """NaN where one side has a NaN or an infinity that the other has not: the errors leave such elements out."""
+    return math.nan if measured.nan_mismatches or measured.inf_mismatches else value
+
+
+def _range(values: Iterable[float]) -> dict[str, Any]:
+    """Powers of ten around the finite positive values, with a lane for zero and one for NaN where there are such."""
+    known = list(values)
+    positive = [value for value in known if math.isfinite(value) and value > 0]
+    low = math.floor(math.log10(min(positive))) if positive else -1
+    high = max(math.ceil(math.log10(max(positive))) if positive else 0, low + 1)
+    step = math.ceil((high - low) / 4)
+    return {
+        "low": low,
+        "high": high,
+        "zero": low - step if any(value <= 0 for value in known) else None,
+        "over": high + step if any(not math.isfinite(value) for value in known) else None,
+        "ticks": [power for power in range(low, high + 1) if power % step == 0],
+    }
+
+
+def specification(layers: Sequence[Layer]) -> dict[str, Any]:
+    """Panels below each other over one axis; `rows`, `culprit` and `selected` are filled in by the page."""
+    import altair as alt
+
+    zoom = alt.selection_interval(
+        bind="scales",
+        encodings=["x"],
+        name="zoom",
+        zoom="wheel![event.ctrlKey || event.metaKey]",
+    )
+    made = panels(layers)
+    charts = [
+        _panel(alt, name, panel, len(layers), place == len(made) - 1)
+        for place, (name, panel) in enumerate(made.items())
+    ]
+    stack = alt.vconcat(*charts, spacing=14).resolve_scale(color="shared", shape="shared")
+    with warnings.catch_warnings():
+        # Altair says that the panels share the one zoom, which is what is meant.
+        warnings.filterwarnings("ignore", message="Automatically deduplicated")
+        chart = stack.add_params(zoom)
+    result: dict[str, Any] = chart.to_dict()
+    result.pop("config", None)
+    result["padding"] = 4
+    return {"spec": result, "panels": made, "fail": _FAIL}
+
+
+def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) -> Any:
+    y_axis = _y_axis(alt, panel)
+    base = alt.Chart(alt.NamedData(name="rows")).encode(
+        x=_x(alt, number, last), y=_y(alt, name, panel, y_axis)
+    )
+    color, shape = _series(alt)
+    # What is worked out for each of thousands of points is dear: sizes come with the data, texts when one points at it.
+    series = "datum.series {} " + f"'{CHAINED}'"
+    chained = base.transform_filter(series.format("==")).mark_line(strokeWidth=1.5, clip=True, aria=False)
+    own = base.transform_filter(series.format("!=")).mark_point(
+        filled=True, opacity=0.9, clip=True, aria=False, tooltip={"content": "data"}
+    )
+    size = alt.Size("size:Q", scale=None, legend=None)
+    is_first = name == "ratio"
+    layers = [
+        _mark(alt, "selected", "#8a8f98", 7, 0.4),
+        _mark(alt, "culprit", _FAIL, 1.5, 1.0),
+        _limit(alt, panel["title"], y_axis) if is_first else chained.encode(color=color),
+        own.encode(color=color, shape=shape, size=size),
+        *([_words(alt, late=False), _words(alt, late=True)] if is_first else []),
+    ]
+    return alt.layer(*layers).properties(width=600, height=HEIGHT)
+
+
+def _x(alt: Any, number: int, last: bool) -> Any:
+    return alt.X(
+        "place:Q",
+        title="layer, in order of execution" if last else None,
+        scale=alt.Scale(domain=[-0.5, max(number - 0.5, 0.5)], nice=False),
+        axis=alt.Axis(grid=False, tickMinStep=1, format="d", labels=last, ticks=last),
+    )
+
+
+def _y(alt: Any, name: str, panel: dict[str, Any], axis: Any) -> Any:
+    # The page computes the logarithms: a zero and a NaN need places of their own, which a log scale has not.
+    bottom = panel["low"] if panel["zero"] is None else panel["zero"]
+    top = panel["high"] if panel["over"] is None else panel["over"]
+    edge = (top - bottom) * 0.05
+    scale = alt.Scale(domain=[bottom - edge, top + edge], nice=False, zero=False)
+    return alt.Y(f"{name}:Q", title=panel["title"], scale=scale, axis=axis)
+
+
+def _y_axis(alt: Any, panel: dict[str, Any]) -> Any:
+    lanes = [panel[lane] for lane in ("zero", "over") if panel[lane] is not None]
+    ticks = sorted([*lanes, *panel["ticks"]])
+    return alt.Axis(values=ticks, labelExpr=_label(panel), labelOverlap=False, minExtent=54)
+
+
+def _series(alt: Any) -> tuple[Any, Any]:
+    """Colour and shape say the same, so that neither is needed alone."""
+    kinds = [OWN, CHAINED, FAILED]
+    legend = alt.Legend(orient="top", symbolOpacity=1, offset=24)
+    colours = alt.Scale(domain=kinds, range=["#2f7fc4", "#8a8f98", _FAIL])
+    shapes = alt.Scale(domain=kinds, range=["circle", "stroke", "diamond"])
+    return (
+        alt.Color("series:N", title=None, scale=colours, legend=legend),
+        alt.Shape("series:N", title=None, scale=shapes, legend=legend),
+    )
+
+
+def _label(panel: dict[str, Any]) -> str:
+    """Powers of ten as they are written, and words for the two lanes."""
+    zero, over = (panel[lane] if panel[lane] is not None else 9999 for lane in ("zero", "over"))
+    power = "datum.value >= -2 && datum.value <= 3 ? format(pow(10, datum.value), '~r') : '1e' + datum.value"
+    return f"datum.value == {zero} ? 'exact 0' : datum.value == {over} ? 'NaN, Inf' : {power}"
+
+
+def _limit(alt: Any, title: str, axis: Any) -> Any:
+    """What the rule allows: 1, the power 0 of ten."""
+    values = alt.InlineData(values=[{"limit": 0}])
+    rule = alt.Chart(values).mark_rule(strokeDash=[6, 4], color=_FAIL)
+    return rule.encode(y=alt.Y("limit:Q", title=title, axis=axis))
+
+
+def _mark(alt: Any, name: str, colour: str, width: float, opacity: float) -> Any:
+    chart = alt.Chart(alt.NamedData(name=name))
+    return chart.mark_rule(color=colour, strokeWidth=width, opacity=opacity, clip=True).encode(x="place:Q")
+
+
+def _words(alt: Any, late: bool) -> Any:
+    """The name above the culprit's line: to its right or, for one that comes late, to its left."""
+    chart = alt.Chart(alt.NamedData(name="culprit")).transform_filter(f"datum.late == {str(late).lower()}")
+    text = chart.mark_text(
+        align="right" if late else "left",
+        dx=5 if late else -5,
+        baseline="bottom",
+        clip=False,
+        fontWeight="bold",
+        fontSize=12,
+        color=_FAIL,
+        y=-4,
+    )
+    return text.encode(x="place:Q", text="words:N")
+
+
+@cache
+def script() -> str:
+    """Vega, Vega-Lite and vegaEmbed in one piece."""
+    import vl_convert
+
+    assign: Callable[[str], str] = "window.{0} = {0};".format
+    bundle: str = vl_convert.javascript_bundle(assign("vegaEmbed"))
+    return bundle

@@ -1,0 +1,199 @@
+"""The user's Python and the port's Rust as highlighted lines, each line once, however many layers point at it.
+
+In: the lines that layers and operations came from, and the text of the port. Out: stretches of lines by file, the
+stretch of each module's `forward`, and the Rust of each struct. What cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from torchport.capture.graph import Graph, Module
+
+AROUND = 5
+LONGEST_FORWARD = 80
+LARGEST_FILE = 2_000_000
+
+
+def place(source: str | None) -> tuple[str, int] | None:
+    """File and line of "file.py:12"."""
+    file, colon, line = (source or "").rpartition(":")
+    return (file, int(line)) if colon and file and line.isdigit() else None
+
+
+class Files:
+    """The stretches of Python files that the page shows."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, list[str]] = {}
+        self._wanted: dict[str, set[int]] = {}
+
+    def around(self, source: str | None) -> None:
+        """Keep the lines around a place."""
+        found = place(source)
+        if found is not None:
+            self._want(found[0], found[1] - AROUND, found[1] + AROUND)
+
+    def forward(self, source: str | None) -> list[int] | None:
+        """Keep the function that begins at a place; gives its first and last line."""
+        found = place(source)
+        if found is None:
+            return None
+        file, first = found
+        lines = self._read(file)[first - 1 :]
+        if not lines:
+            return None
+        last = first + min(_length(lines), LONGEST_FORWARD) - 1
+        self._want(file, first, last)
+        return [first, last]
+
+    def highlighted(self) -> dict[str, list[list[Any]]]:
+        """File → stretches, each the number of its first line and the lines as HTML."""
+        return {file: self._stretches(file, wanted) for file, wanted in self._wanted.items() if wanted}
+
+    def _want(self, file: str, first: int, last: int) -> None:
+        there = range(max(1, first), min(last, len(self._read(file))) + 1)
+        self._wanted.setdefault(file, set()).update(there)
+
+    def _stretches(self, file: str, wanted: set[int]) -> list[list[Any]]:
+        html = highlight("".join(self._lines[file]), "python")
+        stretches: list[list[Any]] = []
+        for number in sorted(wanted):
+            if not stretches or number != stretches[-1][0] + len(stretches[-1][1]):
+                stretches.append([number, []])
+            stretches[-1][1].append(html[number - 1] if number <= len(html) else "")
+        return stretches
+
+    def _read(self, file: str) -> list[str]:
+        if file not in self._lines:
+            self._lines[file] = _python_lines(Path(file))
+        return self._lines[file]
+
+
+def _python_lines(path: Path) -> list[str]:
+    # A report may come from anywhere: only Python files are shown, so that it cannot name others.
+    if path.suffix != ".py":
+        return []
+    try:
+        if not path.is_file() or path.stat().st_size > LARGEST_FILE:
+            return []
+        return path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except (OSError, UnicodeDecodeError, ValueError):
+        return []
+
+
+def _length(lines: list[str]) -> int:
+    try:
+        return len(inspect.getblock(lines))
+    except (IndentationError, SyntaxError):
+        return 1
+
+
+def excerpts(graph: Graph | None, sources: Iterable[str | None]) -> dict[str, Any]:
+    """The files, and for each place at which a `forward` begins its first and last line."""
+    files = Files()
+    for source in dict.fromkeys(sources):
+        files.around(source)
+    forwards = {}
+    for module in graph.modules.values() if graph is not None else ():
+        if module.source is not None and module.source not in forwards:
+            forwards[module.source] = files.forward(module.source)
+        for node in module.nodes:
+            files.around(node.source)
+    return {"files": files.highlighted(), "forwards": {k: v for k, v in forwards.items() if v is not None}}
+
+
+def shown_at(sources: Iterable[str | None], most: int) -> list[tuple[str, list[tuple[int, str, bool]]]]:
+    """The first places that can be read: each with its lines, their numbers, and which line is meant."""
+    shown = []
+    for source in dict.fromkeys(sources):
+        files = Files()
+        files.around(source)
+        found = place(source)
+        for stretch in files.highlighted().values():
+            assert source is not None and found is not None
+            first, lines = stretch[0]
+            shown.append((source, [(n, line, n == found[1]) for n, line in enumerate(lines, first)]))
+        if len(shown) == most:
+            break
+    return shown
+
+
+# Rust
+
+_ITEM = re.compile(r"^(?:pub )?(?:struct|impl(?: \w+ for)?) (\w+)")
+
+
+def structs(rust: str | None) -> dict[str, list[list[Any]]]:
+    """Struct → the stretches of the port's source that are its own, highlighted."""
+    if rust is None:
+        return {}
+    lines, html = rust.splitlines(), highlight(rust, "rust")
+    found: dict[str, list[list[Any]]] = {}
+    for first, line in enumerate(lines):
+        item = _ITEM.match(line)
+        if item is None:
+            continue
+        last = _end(lines, first)
+        first = _with_what_belongs_to_it(lines, first)
+        found.setdefault(item.group(1), []).append([first + 1, html[first : last + 1]])
+    return found
+
+
+def _end(lines: list[str], first: int) -> int:
+    """rustfmt closes an item with a brace of its own at the margin."""
+    if lines[first].rstrip().endswith((";", "}")):
+        return first
+    for number in range(first + 1, len(lines)):
+        if lines[number].rstrip() == "}":
+            return number
+    return len(lines) - 1
+
+
+def _with_what_belongs_to_it(lines: list[str], first: int) -> int:
+    while first > 0 and lines[first - 1].startswith(("#[", "///")):
+        first -= 1
+    return first
+
+
+def struct_of(module: Module, graph: Graph, known: Iterable[str]) -> str | None:
+    """The struct that a module became, by the names that classes are given; None where that leaves a doubt.
+
+    A class that became several structs has the plainest under its own name, and others that are called after the one
+    field that they have more: `BlockWithDownsample`.
+    """
+    name = _plain(module.class_name)
+    endings = {_plain(struct)[len(name) :]: struct for struct in known if _plain(struct).startswith(name)}
+    variants = {ending: struct for ending, struct in endings.items() if ending and _is_variant(ending)}
+    if "" not in endings or any(ending[0].isdigit() for ending in variants):
+        return None
+    fields = {_plain(_field(module, graph.modules[n.target])) for n in module.nodes if n.target is not None}
+    fitting = [struct for ending, struct in variants.items() if ending.removeprefix("with") in fields]
+    return {0: endings[""], 1: fitting[0] if fitting else None}.get(len(fitting))
+
+
+def _is_variant(ending: str) -> bool:
+    return ending[0].isdigit() or ending.startswith("with")
+
+
+def _field(module: Module, child: Module) -> str:
+    return child.path.removeprefix(f"{module.path}.").partition(".")[0]
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def highlight(text: str, language: str) -> list[str]:
+    """Each line as HTML in which only pygments' spans are markup."""
+    from pygments import highlight as run  # type: ignore[import-untyped]
+    from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+
+    # stripnl off: a line keeps its number.
+    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    return run(text, lexer, HtmlFormatter(nowrap=True)).split("\n")
