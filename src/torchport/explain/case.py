@@ -33,7 +33,8 @@ class Case:
 
     @property
     def nodes(self) -> tuple[g.Node, ...]:
-        return self.graph.root.nodes
+        """The operations."""
+        return tuple(node for node in self.graph.root.nodes if node.op != g.CALL)
 
     @property
     def elements(self) -> int:
@@ -74,9 +75,9 @@ def resized(case: Case, old: int, new: int) -> Case | None:
     def cut_all(tensors: Tensors) -> Tensors:
         return {name: cut(tensor) for name, tensor in tensors.items()}
 
-    nodes = tuple(_with_sizes(node, old, new) for node in case.nodes)
+    nodes = tuple(_with_sizes(node, old, new) for node in case.graph.root.nodes)
     root = replace(case.graph.root, nodes=nodes)
-    graph = replace(case.graph, modules={"": root})
+    graph = replace(case.graph, modules={**case.graph.modules, "": root})
     return _sound(Case(graph, *(cut_all(part) for part in (case.inputs, case.weights, case.stored))))
 
 
@@ -94,6 +95,8 @@ def rounded(case: Case, steps: int) -> Case | None:
 
 def _with_sizes(node: g.Node, old: int, new: int) -> g.Node:
     """Sizes that are arguments; axes, strides and the like stay."""
+    if node.op == g.CALL:
+        return node
     namespace, operation, overload = node.op.split(".")
     schema = getattr(getattr(getattr(torch.ops, namespace), operation), overload)._schema
     names = [argument.name for argument in schema.arguments]
@@ -109,28 +112,43 @@ def _with_sizes(node: g.Node, old: int, new: int) -> g.Node:
 
 def _sound(case: Case) -> Case | None:
     """The case with the shapes that torch gives its values; None where torch cannot compute it."""
-    shapes: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+    seen: dict[str, torch.Tensor] = {}
 
     class Machine(Interpreter):
         def apply(self, node: g.Node, args: tuple, kwargs: dict[str, Any]) -> Any:
-            shapes[node.name] = super().apply(node, args, kwargs)
-            return shapes[node.name]
+            results[node.name] = super().apply(node, args, kwargs)
+            return results[node.name]
 
+    def note(key: str, value: torch.Tensor) -> torch.Tensor:
+        seen[key] = value
+        return value
+
+    plan = make_plan(case.graph)
     try:
-        machine = Machine(case.graph, case.weights, make_plan(case.graph), lambda _, value: value)
-        results = machine.run(list(case.inputs.values()))
+        outputs = Machine(case.graph, case.weights, plan, note).run(list(case.inputs.values()))
     except (RuntimeError, IndexError, ValueError, TypeError):
         return None
-    if not all(result.numel() for result in results):
+    if not all(output.numel() for output in outputs):
         return None
-    root = case.graph.root
-    nodes = tuple(replace(node, outputs=_metas(node, shapes[node.name])) for node in root.nodes)
-    inputs = tuple(replace(i, meta=_meta(case.inputs[i.name], i.meta)) for i in root.inputs)
+    modules = {}
+    for call in plan.calls.values():
+        module = case.graph.modules[call.module]
+        inputs = tuple(
+            replace(item, meta=_meta(seen[key], item.meta))
+            for item, key in zip(module.inputs, call.inputs, strict=True)
+        )
+        modules[module.key] = replace(module, inputs=inputs)
+        for node in case.graph.root.nodes:
+            if node.target == module.key:
+                results[node.name] = [seen[key] for key in call.outputs]
+    root = modules[""]
+    nodes = tuple(replace(node, outputs=_metas(node, results[node.name])) for node in root.nodes)
     weights = {
         name: replace(w, meta=_meta(case.weights[name], w.meta)) for name, w in case.graph.weights.items()
     }
-    root = replace(root, nodes=nodes, inputs=inputs)
-    return replace(case, graph=replace(case.graph, modules={"": root}, weights=weights))
+    graph = replace(case.graph, modules={**modules, "": replace(root, nodes=nodes)}, weights=weights)
+    return replace(case, graph=graph)
 
 
 def _metas(node: g.Node, value: Any) -> tuple[g.TensorMeta | None, ...]:

@@ -16,7 +16,9 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|\d+(?:\.\d+)?(?:e[-+]?\d+)?\w*|
 _NAME = re.compile(r"[a-z_]\w*")
 _CONTEXT = 12
 _MOST_PLACES = 4
-_MOST_VARIANTS = 12
+_MOST_VARIANTS = 6
+_NEAR = 6
+"""Changes with no more tokens than this between them are one change."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,18 @@ def edits_of(generated: str, edited: str) -> list[Edit]:
     ours, theirs = _tokens(generated), _tokens(edited)
     words = [token.group() for token in ours]
     matcher = difflib.SequenceMatcher(None, words, [token.group() for token in theirs], autojunk=False)
-    found = []
+    spans: list[tuple[int, int, int, int]] = []
     for kind, a, b, c, d in matcher.get_opcodes():
-        if kind != "equal":
-            new = edited[theirs[c].start() : theirs[d - 1].end()] if d > c else ""
-            before, after = tuple(words[max(0, a - _CONTEXT) : a]), tuple(words[b : b + _CONTEXT])
-            found.append(Edit(before, tuple(words[a:b]), new, after))
+        if kind == "equal":
+            continue
+        if spans and a - spans[-1][1] <= _NEAR:
+            a, _, c, _ = spans.pop()
+        spans.append((a, b, c, d))
+    found = []
+    for a, b, c, d in spans:
+        new = edited[theirs[c].start() : theirs[d - 1].end()] if d > c else ""
+        before, after = tuple(words[max(0, a - _CONTEXT) : a]), tuple(words[b : b + _CONTEXT])
+        found.append(Edit(before, tuple(words[a:b]), new, after))
     return found
 
 

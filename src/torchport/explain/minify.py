@@ -16,6 +16,7 @@ from torchport.capture.trace import write_tensors
 from torchport.errors import ReportError, TorchportError
 from torchport.explain.case import Case, case_of, resized, rounded, smaller_sizes
 from torchport.explain.edits import Edit, carried, edits_of
+from torchport.explain.explanation import scenes
 from torchport.explain.repro import Repro, hand_over
 from torchport.explain.scene import Scene, as_capture, look_at
 from torchport.explain.slice import some_operations
@@ -47,8 +48,9 @@ def minify(port: Port) -> Repro:
             where=culprit.source,
         )
     sources = port.sources()
-    lab = _Laboratory(port, edits_of(*sources) if sources else [], _is_broken(culprit))
-    case = lab.smallest(scene, culprit)
+    edits = edits_of(*sources) if sources else []
+    lab = _Laboratory(port, edits, _is_broken(culprit))
+    case = lab.smallest(list(scenes(scene, culprit, port.evidence(), edits)), culprit)
     return hand_over(lab.port, case, culprit, lab.tries)
 
 
@@ -73,8 +75,16 @@ class _Laboratory:
         self.folder = self.model.folder / "minified"
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def smallest(self, scene: Scene, culprit: Divergence) -> Case:
-        case = self._fewest_operations(scene, culprit)
+    def smallest(self, scenes: list[Scene], culprit: Divergence) -> Case:
+        """Of the culprit by itself, or else of the culprit with stand-ins for what it calls."""
+        found = (self._fewest_operations(scene, culprit) for scene in scenes)
+        case = next((case for case in found if case is not None), None)
+        if case is None:
+            raise ReportError(
+                "TP0344",
+                f"{culprit.layer} does not fail when its operations run alone, so it cannot be reduced",
+                where=culprit.source,
+            )
         case = self._smallest_sizes(case)
         case = self._plainest_values(case)
         if not self.fails(case):
@@ -120,8 +130,11 @@ class _Laboratory:
         found = report.first_divergence
         return found is not None and found.kind == "own" and (self.broken or not _is_broken(found))
 
-    def _fewest_operations(self, scene: Scene, culprit: Divergence) -> Case:
+    def _fewest_operations(self, scene: Scene, culprit: Divergence) -> Case | None:
         """The operation itself, then ever more of what leads to it, then all of the layer."""
+        if len(scene.slice.graph.modules) > 1:
+            whole = _whole(scene)
+            return whole if self.fails(whole) else None
         nodes, values = [node.name for node in scene.slice.nodes], _values(scene)
         known = culprit.operation.node if culprit.operation else None
         last = nodes.index(known) if known in nodes else len(nodes) - 1
@@ -137,11 +150,7 @@ class _Laboratory:
         case = _part(scene, nodes, values)
         if case is not None and self.fails(case):
             return self._without_some(scene, nodes, case, values)
-        raise ReportError(
-            "TP0344",
-            f"{culprit.layer} does not fail when its operations run alone, so it cannot be reduced",
-            where=culprit.source,
-        )
+        return None
 
     def _without_some(
         self, scene: Scene, chosen: list[str], case: Case, values: dict[g.Ref, torch.Tensor]
@@ -185,6 +194,11 @@ def _part(scene: Scene, names: list[str], values: dict[g.Ref, torch.Tensor]) -> 
     known = {keys[ref]: value for ref, value in values.items()}
     known |= dict(zip(scene.slice.inputs, scene.inputs, strict=True))
     return case_of(part, known, scene.capture.weights, scene.stored) if part.outputs else None
+
+
+def _whole(scene: Scene) -> Case:
+    values = dict(zip(scene.slice.inputs, scene.inputs, strict=True))
+    return case_of(scene.slice, values, scene.capture.weights, scene.stored)
 
 
 def _values(scene: Scene) -> dict[g.Ref, torch.Tensor]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from torchport.capture.trace import write_tensors
 from torchport.errors import ReportError
 from torchport.explain.case import Case, computed
-from torchport.explain.python import function_of
+from torchport.explain.python import function_of, weight_names
 from torchport.files import write_atomically
 from torchport.parity.dtypes import least_step, rounding_step
 from torchport.parity.result import Divergence
@@ -89,8 +89,7 @@ def _run(script: Path, *arguments: str) -> str:
 
 
 def _script(case: Case, culprit: Divergence, candidate: str, folder: Path) -> str:
-    root = case.graph.root
-    weights = {node: case.weights[name] for node, name in root.params.items()}
+    weights = {word: case.weights[name] for word, name in weight_names(case.graph).items()}
     if case.elements <= _INLINE:
         given, known = _inline(case.inputs), _inline(weights)
     else:
