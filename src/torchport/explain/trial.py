@@ -6,6 +6,7 @@ the culprit showed, to be set against what the port computed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,8 @@ class Bound:
         names = [argument.name for argument in self.overload._schema.arguments]
         refs = {**dict(zip(names, self.node.args, strict=False)), **self.node.kwargs}
         ref = refs.get(name)
-        return f"{name} ({self.names.get(ref.name, ref.name)})" if isinstance(ref, g.Ref) else name
+        known = self.names.get(ref.name, ref.name) if isinstance(ref, g.Ref) else name
+        return name if known == name else f"{name} ({known})"
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -58,9 +60,10 @@ class _Machine(Interpreter):
         self.replaced = values
         root = scene.slice.graph.root
         self.names = {node.name: node.hint or node.name for node in root.nodes}
-        self.names |= {
-            item.name: item.hint or key for item, key in zip(root.inputs, scene.slice.inputs, strict=True)
-        }
+        self.names |= root.params
+        for item, key in zip(root.inputs, scene.slice.inputs, strict=True):
+            named = item.hint or item.name
+            self.names[item.name] = key if re.fullmatch(r"input_\d+", named) else named
 
         def note(key: str, value: torch.Tensor) -> torch.Tensor:
             self.seen[key] = value

@@ -33,7 +33,7 @@ fn agrees_with_pytorch() -> Result<()> {
     let model = $model::new(&Config { $config }, vb)?;
     let recording = Checker::open(recorded, &device)?;
     $inputs
-    let ($outputs) = model.forward($arguments)?;
+    let $outputs = model.forward($arguments)?;
     $checks
     Ok(())
 }
@@ -110,7 +110,7 @@ def _test(conversion: Conversion, generated: Generated, trace: Path, limits: Seq
             f'let {name} = recording.golden("{root}<{index}")?;'
             for index, name in enumerate(generated.inputs)
         ),
-        outputs=", ".join(outputs),
+        outputs=outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})",
         arguments=", ".join(f"&{name}" for name in generated.inputs),
         checks="".join(checks),
     )
