@@ -60,7 +60,7 @@ def _run(pair: Pair, clock: Clock, *, measured: bool) -> Evidence:
         golden,
         lambda name: golden.calls[name].path not in why_not,
         with_inputs=lambda name: len(golden.inputs[name]) == len(seen.inputs[name]),
-        source=lambda call: seen.calls[call.name].source or call.source,
+        source=lambda call: source_of(pair, seen.calls, call),
     )
     wrong = _wrong_outputs(plan, seen, expected, got)
     evidence = Evidence(
@@ -88,6 +88,13 @@ def _run(pair: Pair, clock: Clock, *, measured: bool) -> Evidence:
             evidence.stopped = error
         evidence.lockstep = probe.written
     return evidence
+
+
+def source_of(pair: Pair, seen: Mapping[str, Call], call: Call) -> str | None:
+    """The candidate's line, where the fault would be mended; the reference's where torch makes the call."""
+    if call.parent is None:
+        return pair.source or call.source
+    return seen[call.name].source or call.source
 
 
 def not_compared(call: Call, why: str) -> Layer:
@@ -133,7 +140,9 @@ def _notes(plan: Plan, golden: Recording, seen: Recording) -> dict[str, str]:
     for name in plan.steps:
         ours, theirs = len(golden.inputs[name]), len(seen.inputs[name])
         if ours != theirs:
-            found[name] = f"its inputs are not compared: it is given {theirs} tensors, in the reference {ours}"
+            found[name] = (
+                f"its inputs are not compared: it is given {theirs} tensors, in the reference {ours}"
+            )
     return found
 
 
@@ -142,7 +151,7 @@ def _truth(reference: Side, plan: Plan) -> dict[str, Tensor]:
     probe = LockStep(plan)
     try:
         with precision.in_float64(reference.model):
-            _in(reference, torch.float64).run(probe)
+            in_dtype_of(reference, torch.float64).run(probe)
     except TorchportError:
         return {}
     return probe.written
@@ -153,7 +162,7 @@ def _in_the_candidates_dtype(reference: Side, plan: Plan, dtype: torch.dtype) ->
     probe = LockStep(plan)
     try:
         with precision.in_dtype(reference.model, dtype):
-            _in(reference, dtype).run(probe)
+            in_dtype_of(reference, dtype).run(probe)
     except TorchportError as error:
         raise UsageError(
             "TP0801",
@@ -164,7 +173,7 @@ def _in_the_candidates_dtype(reference: Side, plan: Plan, dtype: torch.dtype) ->
     return {key: floats.get(key, value) for key, value in plan.values.items()}
 
 
-def _in(side: Side, dtype: torch.dtype) -> Side:
+def in_dtype_of(side: Side, dtype: torch.dtype) -> Side:
     """The same with floating inputs in another dtype."""
 
     def cast(tensor: Tensor) -> Tensor:

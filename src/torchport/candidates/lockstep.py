@@ -36,7 +36,9 @@ class LockStep:
         step = self.plan.steps.get(call.name)
         if step is None or call.name in self.wrong or len(step.outputs) != len(tensors):
             return tensors
-        return [self._given(key, tensor, always=True) for key, tensor in zip(step.outputs, tensors, strict=True)]
+        return [
+            self._given(key, tensor, always=True) for key, tensor in zip(step.outputs, tensors, strict=True)
+        ]
 
     def _note(self, key: str, tensor: Tensor) -> Tensor:
         """The model's own input: it is golden as it comes."""

@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from torchport.candidates import leaves, precision, watching
 from torchport.candidates.names import Map, renamed
-from torchport.capture.source import user_line
+from torchport.capture.source import definition, user_line
 from torchport.capture.state import state_kept
 from torchport.errors import CaptureError, RunError, TorchportError, UsageError
 
@@ -31,19 +31,25 @@ class Side:
     names: dict[nn.Module, str]
     root: str
 
+    @property
+    def is_function(self) -> bool:
+        return isinstance(self.model, _Function)
+
     def run(self, probe: watching.Probe) -> Any:
         """The outputs, from inputs of its own, so that a forward that writes to them does no harm."""
         args, kwargs = leaves.each_tensor(self.inputs, lambda tensor: tensor.clone())
+        with self.told(), state_kept(self.model):
+            return watching.run(self.model, args, kwargs, names=self.names, root=self.root, probe=probe)
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """What the model raises is an error with a code, which says whose it is."""
         try:
-            with state_kept(self.model):
-                return self._watched(args, kwargs, probe)
+            yield
         except TorchportError:
             raise
         except Exception as error:
             raise self._failed(error) from error
-
-    def _watched(self, args: tuple, kwargs: dict[str, Any], probe: watching.Probe) -> Any:
-        return watching.run(self.model, args, kwargs, names=self.names, root=self.root, probe=probe)
 
     def _failed(self, error: Exception) -> TorchportError:
         said = f"{type(error).__name__}: {error}"
@@ -90,6 +96,14 @@ class Pair:
     absent: dict[str, str]
     """Why a module of the reference is not compared."""
 
+    @property
+    def source(self) -> str | None:
+        """Where the candidate is defined."""
+        model = self.candidate.model
+        if isinstance(model, _Function):
+            return definition(model.function)
+        return definition(type(model._modules.get("_orig_mod", model)))
+
     def why_not(self, golden: Counter[str], seen: Counter[str]) -> dict[str, str]:
         """The paths that are not compared, now that it is known how often each module is called."""
         found = dict(self.absent)
@@ -104,7 +118,9 @@ class Pair:
     @property
     def coarser(self) -> torch.dtype | None:
         """The dtype of a candidate that has fewer digits than the reference."""
-        own, other = (precision.coarsest(side.model.parameters()) for side in (self.reference, self.candidate))
+        own, other = (
+            precision.coarsest(side.model.parameters()) for side in (self.reference, self.candidate)
+        )
         return other if own and other and precision.is_coarser(other, own) else None
 
 
@@ -199,7 +215,7 @@ def _matched(
         elif is_opaque:
             absent[path] = "hooks do not see inside the candidate"
         elif module is None:
-            absent[path] = f"the candidate has no module {target}"
+            absent[path] = "the candidate has no such module"
         elif module not in visible:
             absent[path] = "it is inside compiled code"
         elif module in found:

@@ -96,7 +96,8 @@ def _judge(
         )
     if rule is None and evidence.precision is not None:
         parity = parity.model_copy(update={"rule": f"{parity.rule} in {evidence.precision}"})
-    if parity.passed and evidence.stopped is not None:
+    divergence = parity.first_divergence
+    if evidence.stopped is not None and (divergence is None or divergence.metrics is None):
         raise evidence.stopped
     report = Report.of_parity(
         _told(parity, evidence), target=TARGET, model=name, seconds=Seconds(**clock.seconds)

@@ -120,9 +120,7 @@ def _must_be_plain(call: Call, place: leaves.Path, tensor: Tensor) -> None:
         raise CaptureError("TP0205", what, where=call.source, fix="return dense tensors")
 
 
-def _in_order(
-    module: nn.Module, args: tuple, kwargs: Mapping[str, Any]
-) -> list[tuple[leaves.Path, Tensor]]:
+def _in_order(module: nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> list[tuple[leaves.Path, Tensor]]:
     """The tensors that a call is given, in the order of forward's parameters, however they are passed."""
     parameters = list(inspect.signature(module.forward).parameters)
 

@@ -1,0 +1,113 @@
+"""Gradients at the borders of calls: as they flow, and with the graph cut at every border.
+
+Cut, each call works on golden inputs, and its backward pass starts from the golden gradients of its outputs. What
+comes out is its own doing: the gradients of its inputs and its parameters. So is what arrives at a call's output
+the doing of the code that called it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from torchport.candidates.golden import input_keys, output_keys
+from torchport.candidates.precision import like
+from torchport.candidates.watching import Call
+from torchport.parity.calls import Event
+
+Gradients = dict[str, Tensor | None]
+
+
+@dataclass
+class Flow:
+    """A probe that changes no value, and knows afterwards how to ask for the gradient at each border."""
+
+    calls: dict[str, Call] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    inputs: dict[str, list[str]] = field(default_factory=dict)
+    outputs: dict[str, list[str]] = field(default_factory=dict)
+    values: dict[str, Tensor] = field(default_factory=dict)
+    edges: dict[str, GradientEdge] = field(default_factory=dict)
+
+    def enter(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
+        self.calls[call.name] = call
+        self.events.append(("enter", call.name))
+        self.inputs[call.name] = keys = input_keys(call.name, len(tensors))
+        if call.parent is None:
+            tensors = [wanting_gradient(tensor) for tensor in tensors]
+        return [self._bordered(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
+
+    def leave(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
+        self.events.append(("exit", call.name))
+        self.outputs[call.name] = keys = output_keys(call.name, len(tensors))
+        return [self._bordered(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
+
+    def _bordered(self, key: str, tensor: Tensor) -> Tensor:
+        self.values[key] = tensor.detach().clone()
+        if not tensor.requires_grad:
+            return tensor
+        # A copy, because another call may be given the same tensor, and each has a gradient of its own.
+        copy = tensor.clone()
+        self.edges[key] = get_gradient_edge(copy)
+        return copy
+
+
+@dataclass
+class Cut:
+    """A probe that hands on golden values without a past, and collects what the backward pass starts from."""
+
+    golden: Flow
+    gradients: Gradients
+    """The golden gradient at each border."""
+    compared: Callable[[str], bool]
+    starts: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    leaves: dict[str, Tensor] = field(default_factory=dict)
+    """What was handed on, by key: the gradient that comes back to it is what the border is judged by."""
+
+    def enter(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
+        return self._each(call, self.golden.inputs, tensors)
+
+    def leave(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
+        return self._each(call, self.golden.outputs, tensors)
+
+    def _each(self, call: Call, keys: Mapping[str, list[str]], tensors: list[Tensor]) -> list[Tensor]:
+        known = keys.get(call.name, [])
+        if not self.compared(call.name) or len(known) != len(tensors):
+            return tensors
+        return [self._cut(key, tensor) for key, tensor in zip(known, tensors, strict=True)]
+
+    def _cut(self, key: str, tensor: Tensor) -> Tensor:
+        value, gradient = self.golden.values[key], self.gradients.get(key)
+        if value.shape != tensor.shape:
+            return tensor
+        if tensor.requires_grad and gradient is not None:
+            self.starts.append((tensor, like(gradient, tensor)))
+        handed = like(value, tensor)
+        if not (tensor.requires_grad or key in self.golden.edges):
+            return handed
+        self.leaves[key] = leaf = wanting_gradient(handed)
+        return leaf.clone()
+
+
+def wanting_gradient(tensor: Tensor) -> Tensor:
+    wants = tensor.is_floating_point() or tensor.is_complex()
+    return tensor.detach().requires_grad_() if wants else tensor
+
+
+def gradients_of(
+    starts: Iterable[tuple[Tensor, Tensor | None]], ends: Mapping[str, Tensor | GradientEdge]
+) -> Gradients:
+    """The gradient of each end, None where none arrives. No `.grad` is touched."""
+    pairs = [(start, gradient) for start, gradient in starts if start.requires_grad]
+    wanted = {key: end for key, end in ends.items() if not isinstance(end, Tensor) or end.requires_grad}
+    found: Sequence[Any] = [None] * len(wanted)
+    if pairs and wanted:
+        outputs, given = zip(*pairs, strict=True)
+        found = torch.autograd.grad(outputs, list(wanted.values()), given, allow_unused=True)
+    arrived = dict(zip(wanted, found, strict=True))
+    return {key: None if arrived.get(key) is None else arrived[key].detach() for key in ends}
