@@ -108,6 +108,7 @@ def gradients_of(
     found: Sequence[Any] = [None] * len(wanted)
     if pairs and wanted:
         outputs, given = zip(*pairs, strict=True)
-        found = torch.autograd.grad(outputs, list(wanted.values()), given, allow_unused=True)
+        asked: Any = list(wanted.values())
+        found = torch.autograd.grad(outputs, asked, given, allow_unused=True)
     arrived = dict(zip(wanted, found, strict=True))
     return {key: None if arrived.get(key) is None else arrived[key].detach() for key in ends}

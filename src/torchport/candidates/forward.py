@@ -127,7 +127,7 @@ def _wrong_outputs(plan: Plan, seen: Recording, expected: Any, got: Any) -> dict
 
 
 def _chained(plan: Plan, seen: Recording, wrong: set[str]) -> dict[str, Tensor]:
-    found = {}
+    found: dict[str, Tensor] = {}
     for name in plan.steps.keys() - wrong:
         marks = seen.outputs[name]
         keys = output_keys(name, len(marks))

@@ -78,7 +78,7 @@ def each_tensor(tree: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> An
 
 def structure(tree: Any) -> tuple[tuple[Path, Any], ...]:
     """What two results must have in common: where their tensors are, and every plain value."""
-    found = []
+    found: list[tuple[Path, Any]] = []
     for path, leaf in leaves(tree):
         if isinstance(leaf, torch.Tensor):
             found.append((path, torch.Tensor))
