@@ -64,6 +64,7 @@ def assert_parity(
     checks = 0
 
     def assert_parity(*args: Any, out: str | Path | None = None, **options: Any) -> Report:
+        __tracebackhide__ = True
         nonlocal checks
         checks += 1
         kept = _folder(request.config) or tmp_path_factory.getbasetemp() / "torchport"
@@ -86,7 +87,8 @@ def assert_parity(
 
 def _safe_name(test: str, nth: int) -> str:
     """A file name for a check: what can be read of the test's id, and a hash of all of it."""
-    readable = re.sub(r"[^0-9A-Za-z_.-]+", "-", test.rpartition("/")[2]).strip("-.")[:_MOST_OF_A_NAME]
+    file, _, rest = test.partition("::")
+    readable = re.sub(r"[^0-9A-Za-z_.-]+", "-", f"{Path(file).stem}-{rest}").strip("-.")[:_MOST_OF_A_NAME]
     name = f"{readable}-{hashlib.sha256(test.encode()).hexdigest()[:8]}"
     return name if nth == 1 else f"{name}-{nth}"
 

@@ -6,6 +6,7 @@ In: a reference, a candidate and inputs. Out: a report, or an error that names t
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import torch
 
     from torchport.candidates.names import Map
-    from torchport.proof import Port
 
 __all__ = ["assert_parity", "compare_gradients", "compare_models"]
 _NAMED = 6
@@ -48,6 +48,9 @@ def assert_parity(
     The candidate is another module, a function, or a `torchport.Port`. The report is that of the forward pass.
     With `gradients`, those are compared as well, after it. `out` is a directory to keep the report and the traces in.
     """
+    __tracebackhide__ = True
+    if gradients and _is_port(candidate):
+        raise UsageError("TP0801", "a port computes no gradients", fix="leave gradients=True out")
     options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map}
     report = compare_models(reference, candidate, args, kwargs, **options, out=out)
     raise_unless_proven(report, msg)
@@ -70,28 +73,27 @@ def compare_models(
     out: str | Path | None = None,
 ) -> Report:
     """The report that `assert_parity` judges by, whatever its verdict."""
-    from torchport.proof import Port
-
-    if not isinstance(candidate, Port):
+    if not _is_port(candidate):
         options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map, "out": out}
         return compare_forward(reference, candidate, args, kwargs, **options)
     if map is not None or not layers:
         raise UsageError(
             "TP0801", "a port is compared at every layer by its own names: no map=, no layers=False"
         )
-    report = _of(candidate, reference).check(args, kwargs, rtol=rtol, atol=atol)
+    report = replace(candidate, model=reference).check(args, kwargs, rtol=rtol, atol=atol)
     if out is not None:
         report.write(Path(out) / "report.json")
     return report
 
 
-def _of(port: Port, reference: torch.nn.Module) -> Port:
-    """The same port, checked against this reference."""
-    return replace(port, model=reference)
+def _is_port(candidate: Any) -> bool:
+    proof = sys.modules.get("torchport.proof")  # Whoever has a port has imported it.
+    return proof is not None and isinstance(candidate, proof.Port)
 
 
 def raise_unless_proven(report: Report, msg: str | None = None) -> None:
     """Raises with the culprit, the numbers and the rule in the message, or with `msg`."""
+    __tracebackhide__ = True
     divergence = report.first_divergence
     if report.passed or divergence is None:
         report.raise_for_divergence()

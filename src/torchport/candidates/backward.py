@@ -21,9 +21,8 @@ from torchport.candidates.forward import in_dtype_of, source_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import Pair, Side, pair_up, parameters_of, undisturbed
 from torchport.candidates.return_plan import Found, evidence_of
-from torchport.candidates.verdict import Clock, Evidence, judge
+from torchport.candidates.verdict import Clock, Evidence, judge, rule_for
 from torchport.errors import RunError, TorchportError, UsageError
-from torchport.proof import rule_of
 from torchport.report.model import Report
 
 Loss = Callable[[Any], Tensor]
@@ -48,7 +47,7 @@ def compare_gradients(
     `loss` makes a scalar of what the model returns. Without it, the loss is the sum of all floating outputs, each
     element times a normal random number, the same ones for both (a fixed seed).
     """
-    rule = rule_of(rtol, atol)
+    rule = rule_for(rtol, atol)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     clock = Clock()
     with undisturbed(pair), torch.enable_grad():

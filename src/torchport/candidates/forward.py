@@ -18,11 +18,10 @@ from torchport.candidates.golden import Plan, Recording, make_plan, output_keys
 from torchport.candidates.lockstep import LockStep
 from torchport.candidates.names import Map
 from torchport.candidates.pair import Pair, Side, pair_up, undisturbed
-from torchport.candidates.verdict import Clock, Evidence, judge
+from torchport.candidates.verdict import Clock, Evidence, judge, rule_for
 from torchport.candidates.watching import Call
 from torchport.errors import TorchportError, UsageError
 from torchport.parity.result import Layer
-from torchport.proof import rule_of
 from torchport.report.model import Report
 
 
@@ -39,7 +38,7 @@ def compare_forward(
     out: str | Path | None = None,
 ) -> Report:
     """Runs both on the same inputs and compares every layer that both have."""
-    rule = rule_of(rtol, atol)
+    rule = rule_for(rtol, atol)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     clock = Clock()
     with undisturbed(pair), torch.no_grad():

@@ -64,6 +64,15 @@ class Evidence:
     """The error at which the lock-step run ended before its time."""
 
 
+def rule_for(rtol: float | None, atol: float | None) -> Rule | None:
+    """The rule that was asked for; None for the noise floor."""
+    if rtol is None and atol is None:
+        return None
+    from torchport.proof import rule_of  # Late: it brings all that ports need, which takes a second.
+
+    return rule_of(rtol, atol)
+
+
 def judge(evidence: Evidence, name: str, rule: Rule | None, out: Path | None, clock: Clock) -> Report:
     """The report, which is written to `out` with the traces, or to nowhere."""
     if out is not None:
