@@ -145,7 +145,7 @@ def _left_out(report: Report) -> list[str]:
     """What was not compared, by the reason why."""
     by_reason: dict[str, list[str]] = {}
     for layer in report.layers:
-        if layer.passed and (layer.reason or "").startswith((NOT_COMPARED, "its inputs")):
+        if layer.passed and (layer.reason or "").startswith((NOT_COMPARED, "its ")):
             by_reason.setdefault(layer.reason or "", []).append(layer.name)
     lines = []
     for reason, names in by_reason.items():

@@ -102,6 +102,41 @@ def test_a_gradient_that_is_zero_but_for_rounding_passes() -> None:
     assert report.passed and own is not None and own.golden_max < 1e-4
 
 
+def test_batch_norm_in_training_mode_passes_and_keeps_its_statistics() -> None:
+    model = nn.Sequential(nn.Linear(32, 32), nn.BatchNorm1d(7), nn.ReLU(inplace=True)).train()
+    before = copy.deepcopy(model.state_dict())
+    report = compare_gradients(model, honest(model), X)
+    assert report.passed, report.first_divergence
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_further_outputs_of_an_inner_layer_do_no_harm() -> None:
+    """Attention that gives its weights beside its result, where the reference gives None."""
+
+    class Attention(nn.Module):
+        def __init__(self, with_weights: bool) -> None:
+            super().__init__()
+            self.q, self.with_weights = nn.Linear(32, 32), with_weights
+
+        def forward(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
+            weights = (self.q(x) @ x.mT).softmax(-1)
+            return (weights if self.with_weights else None), weights @ x
+
+    class Root(nn.Module):
+        def __init__(self, with_weights: bool) -> None:
+            super().__init__()
+            self.attention, self.out = Attention(with_weights), nn.Linear(32, 32)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.out(self.attention(x)[1])
+
+    model, candidate = Root(False), Root(True)
+    candidate.load_state_dict(model.state_dict())
+    report = compare_gradients(model, honest(candidate), torch.randn(4, 7, 32))
+    assert report.passed, report.first_divergence
+    assert layer(report, "attention").own is not None
+
+
 def test_recurrent_layers_pass() -> None:
     model = nn.LSTM(32, 16, num_layers=2, bidirectional=True, batch_first=True)
     report = compare_gradients(model, copy.deepcopy(model), X)

@@ -326,6 +326,13 @@ def test_a_function_is_judged_by_its_outputs() -> None:
 # Structures
 
 
+class _Hidden:
+    """A class that nothing can look into."""
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+
+
 def test_another_structure_of_the_outputs_is_named() -> None:
     report = compare_models(net(), lambda x: {"y": net()(x)}, X)
     assert culprit(report) == "Net" and report.first_divergence is not None
@@ -353,11 +360,23 @@ def test_another_shape_is_named_and_stops_nothing() -> None:
     assert report.first_divergence.reason == "shape [4, 7, 8] where [4, 7, 16] was expected"
 
 
-def test_an_inner_layer_that_returns_more_is_named() -> None:
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (tuple, "its other outputs are not compared: it returns 2 tensors, in the reference 1"),
+        (_Hidden, "output: returns 0 tensors where 1 were expected"),
+    ],
+    ids=["more", "less"],
+)
+def test_an_inner_layer_that_returns_more_or_less_is_named(kind: type, reason: str) -> None:
+    class Single(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return (super().forward(x), None)  # type: ignore[return-value]
+
     class Pair(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
             y = super().forward(x)
-            return (y, y)  # type: ignore[return-value]
+            return (y, y * 2) if kind is tuple else _Hidden(y)  # type: ignore[return-value]
 
     class Root(nn.Module):
         def __init__(self, fc: nn.Module) -> None:
@@ -366,12 +385,13 @@ def test_an_inner_layer_that_returns_more_is_named() -> None:
 
         def forward(self, x: Tensor) -> Tensor:
             y = self.fc(x)
-            return y[0] if isinstance(y, tuple) else y
+            return y.value if isinstance(y, _Hidden) else y[0]
 
-    model, candidate = Root(nn.Linear(32, 32)), Root(Pair(32, 32))
+    model, candidate = Root(Single(32, 32)), Root(Pair(32, 32))
     candidate.load_state_dict(model.state_dict())
     report = compare_models(model, candidate, X)
-    assert layer(report, "fc").reason == "output: returns 2 tensors where 1 were expected"
+    assert report.passed == (kind is tuple)
+    assert layer(report, "fc").reason == reason
 
 
 @pytest.mark.parametrize("value", [1.5, object()], ids=["float", "object"])

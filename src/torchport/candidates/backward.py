@@ -67,7 +67,8 @@ class _Parameters:
 def _run(pair: Pair, loss: Loss | None, clock: Clock, *, measured: bool) -> Evidence:
     ours = _Parameters(dict(pair.reference.model.named_parameters()), {})
     theirs = _partners(pair, ours.tensors)
-    golden, seen = Flow(), Flow()
+    golden = Flow()
+    seen = Flow(golden=golden)
     with clock.timed("capture"):
         expected, known = _flow(pair.reference, golden, loss, ours.tensors)
         if not any(gradient is not None for gradient in known.values()):
@@ -86,9 +87,7 @@ def _run(pair: Pair, loss: Loss | None, clock: Clock, *, measured: bool) -> Evid
 
     def cut(side: Side, parameters: Mapping[str, Tensor]) -> Gradients:
         probe = Cut(golden, known, compared)
-        side.run(probe)
-        with side.told():
-            return gradients_of(probe.starts, {**probe.leaves, **parameters})
+        return side.run(probe, lambda _: gradients_of(probe.starts, {**probe.leaves, **parameters}))
 
     shown, truth = known, {}
     if measured:
@@ -153,12 +152,14 @@ def _flow(
     side: Side, probe: Flow, loss: Loss | None, parameters: Mapping[str, Tensor]
 ) -> tuple[Any, Gradients]:
     """One forward and backward pass: the structure of the outputs, and the gradients at every border."""
-    result = side.deterministic(probe)
-    structure = leaves.structure(result)
-    outputs = [tensor for _, tensor in leaves.tensors(result)]
-    starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
-    with side.told():
+
+    def back(result: Any) -> tuple[Any, Gradients]:
+        structure = leaves.structure(result)
+        outputs = [tensor for _, tensor in leaves.tensors(result)]
+        starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
         return structure, gradients_of(starts, {**probe.edges, **parameters})
+
+    return side.deterministic(probe, back)
 
 
 def _cotangents(outputs: list[Tensor]) -> list[tuple[Tensor, Tensor | None]]:

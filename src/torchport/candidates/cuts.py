@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from torchport.candidates.golden import input_keys, output_keys
+from torchport.candidates.leaves import Path, partners
 from torchport.candidates.precision import like
 from torchport.candidates.watching import Call
 from torchport.parity.calls import Event
@@ -33,6 +34,9 @@ class Flow:
     outputs: dict[str, list[str]] = field(default_factory=dict)
     values: dict[str, Tensor] = field(default_factory=dict)
     edges: dict[str, GradientEdge] = field(default_factory=dict)
+    places: dict[str, list[Path]] = field(default_factory=dict)
+    golden: Flow | None = None
+    """The flow of the reference, whose keys a candidate's outputs have."""
 
     def enter(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
         self.calls[call.name] = call
@@ -42,10 +46,17 @@ class Flow:
             tensors = [wanting_gradient(tensor) for tensor in tensors]
         return [self._bordered(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
 
-    def leave(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
+    def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.events.append(("exit", call.name))
-        self.outputs[call.name] = keys = output_keys(call.name, len(tensors))
+        self.places[call.name] = places
+        self.outputs[call.name] = keys = self._output_keys(call.name, places)
         return [self._bordered(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
+
+    def _output_keys(self, name: str, places: list[Path]) -> list[str]:
+        known = places if self.golden is None else self.golden.places.get(name, places)
+        chosen = partners(known, places) or []
+        keys = dict(zip(chosen, output_keys(name, len(chosen)), strict=True))
+        return [keys.get(index, f"{name}+{index}") for index in range(len(places))]
 
     def _bordered(self, key: str, tensor: Tensor) -> Tensor:
         self.values[key] = tensor.detach().clone()
@@ -70,16 +81,19 @@ class Cut:
     """What was handed on, by key: the gradient that comes back to it is what the border is judged by."""
 
     def enter(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
-        return self._each(call, self.golden.inputs, tensors)
-
-    def leave(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
-        return self._each(call, self.golden.outputs, tensors)
-
-    def _each(self, call: Call, keys: Mapping[str, list[str]], tensors: list[Tensor]) -> list[Tensor]:
-        known = keys.get(call.name, [])
-        if not self.compared(call.name) or len(known) != len(tensors):
+        if not self.compared(call.name) or len(self.golden.inputs[call.name]) != len(tensors):
             return tensors
-        return [self._cut(key, tensor) for key, tensor in zip(known, tensors, strict=True)]
+        keys = self.golden.inputs[call.name]
+        return [self._cut(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
+
+    def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+        chosen = partners(self.golden.places[call.name], places) if self.compared(call.name) else None
+        if chosen is None:
+            return tensors
+        result = list(tensors)
+        for key, index in zip(self.golden.outputs[call.name], chosen, strict=True):
+            result[index] = self._cut(key, tensors[index])
+        return result
 
     def _cut(self, key: str, tensor: Tensor) -> Tensor:
         value, gradient = self.golden.values[key], self.gradients.get(key)

@@ -117,10 +117,10 @@ def _wrong_outputs(plan: Plan, seen: Recording, expected: Any, got: Any) -> dict
     """The calls that give something else than the reference's: for the model itself, in another structure."""
     found = {}
     for name, step in plan.steps.items():
-        count = len(seen.outputs[name])
         if step.parent is None and got != expected:
             found[name] = f"returns {leaves.described(got)} where {leaves.described(expected)} was expected"
-        elif count != len(step.outputs):
+        elif leaves.partners(plan.places[name], seen.places[name]) is None:
+            count = len(seen.places[name])
             found[name] = f"returns {count} tensors where {len(step.outputs)} were expected"
     return found
 
@@ -128,9 +128,9 @@ def _wrong_outputs(plan: Plan, seen: Recording, expected: Any, got: Any) -> dict
 def _chained(plan: Plan, seen: Recording, wrong: set[str]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name in plan.steps.keys() - wrong:
-        marks = seen.outputs[name]
-        keys = output_keys(name, len(marks))
-        found |= {key: seen.values[mark] for key, mark in zip(keys, marks, strict=True)}
+        chosen = leaves.partners(plan.places[name], seen.places[name]) or []
+        for key, index in zip(output_keys(name, len(chosen)), chosen, strict=True):
+            found[key] = seen.values[seen.outputs[name][index]]
     return found
 
 
@@ -139,9 +139,12 @@ def _notes(plan: Plan, golden: Recording, seen: Recording) -> dict[str, str]:
     for name in plan.steps:
         ours, theirs = len(golden.inputs[name]), len(seen.inputs[name])
         if ours != theirs:
-            found[name] = (
-                f"its inputs are not compared: it is given {theirs} tensors, in the reference {ours}"
-            )
+            counts = f"it is given {theirs} tensors, in the reference {ours}"
+            found[name] = f"its inputs are not compared: {counts}"
+        ours, theirs = len(golden.outputs[name]), len(seen.outputs[name])
+        if ours < theirs:
+            counts = f"it returns {theirs} tensors, in the reference {ours}"
+            found[name] = f"its other outputs are not compared: {counts}"
     return found
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from torchport.candidates.leaves import Path
 from torchport.candidates.watching import Call
 from torchport.parity.calls import Event
 
@@ -26,6 +27,8 @@ class Recording:
     events: list[Event] = field(default_factory=list)
     inputs: dict[str, list[Mark]] = field(default_factory=dict)
     outputs: dict[str, list[Mark]] = field(default_factory=dict)
+    places: dict[str, list[Path]] = field(default_factory=dict)
+    """Where in the result of each call its outputs are."""
     values: dict[Mark, Tensor] = field(default_factory=dict)
     alive: list[Tensor] = field(default_factory=list)
     """Keeps tensors from being freed, so that no two have the same identity."""
@@ -36,8 +39,9 @@ class Recording:
         self.inputs[call.name] = [self._kept(tensor) for tensor in tensors]
         return tensors
 
-    def leave(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
+    def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.events.append(("exit", call.name))
+        self.places[call.name] = places
         self.outputs[call.name] = [self._kept(tensor) for tensor in tensors]
         return tensors
 
@@ -71,6 +75,7 @@ class Plan:
     events: list[Event] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
     values: dict[str, Tensor] = field(default_factory=dict)
+    places: dict[str, list[Path]] = field(default_factory=dict)
 
     def stored(self, key: str) -> str:
         return self.aliases.get(key, key)
@@ -96,7 +101,7 @@ def make_plan(
 ) -> Plan:
     """The plan of the calls that `compared` picks; a call's parent is the nearest one that is picked, too."""
     root = next(iter(golden.calls))
-    plan = Plan(root)
+    plan = Plan(root, places=golden.places)
     owner: dict[Mark, str] = {}
 
     def keyed(keys: list[str], marks: list[Mark]) -> list[str]:

@@ -94,6 +94,18 @@ def structure(tree: Any) -> tuple[tuple[Path, Any], ...]:
     return tuple(found)
 
 
+def partners(golden: list[Path], candidate: list[Path]) -> list[int] | None:
+    """Which of a candidate's tensors stands for each golden one; None where one is missing.
+
+    As many on both sides belong together in their order, else those at the same place.
+    """
+    if len(golden) == len(candidate):
+        return list(range(len(golden)))
+    if not set(golden) <= set(candidate):
+        return None
+    return [candidate.index(place) for place in golden]
+
+
 def described(structure: tuple[tuple[Path, Any], ...]) -> str:
     """Such as `a tensor`, or `tensor at [0], 3 at ['count']`."""
     if len(structure) == 1 and structure[0][0] == ():

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchport.candidates.golden import Mark, Plan, mark_of
+from torchport.candidates.leaves import Path, partners
 from torchport.candidates.precision import like
 from torchport.candidates.watching import Call
 
@@ -19,7 +20,7 @@ class LockStep:
 
     plan: Plan
     wrong: set[str] = field(default_factory=set)
-    """Calls that give other outputs than the reference's, so that these cannot be put in their place."""
+    """Calls that lack an output of the reference's, so that golden ones cannot be put in the place of theirs."""
     written: dict[str, Tensor] = field(default_factory=dict)
     handed: dict[Mark, tuple[Tensor, str]] = field(default_factory=dict)
     """The golden tensors that were handed out, and which value each is."""
@@ -32,13 +33,17 @@ class LockStep:
             return [self._note(key, tensor) for key, tensor in zip(step.inputs, tensors, strict=True)]
         return [self._given(key, tensor) for key, tensor in zip(step.inputs, tensors, strict=True)]
 
-    def leave(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
+    def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         step = self.plan.steps.get(call.name)
-        if step is None or call.name in self.wrong or len(step.outputs) != len(tensors):
+        if step is None or call.name in self.wrong:
             return tensors
-        return [
-            self._given(key, tensor, always=True) for key, tensor in zip(step.outputs, tensors, strict=True)
-        ]
+        chosen = partners(self.plan.places[call.name], places)
+        if chosen is None:
+            return tensors
+        result = list(tensors)
+        for key, index in zip(step.outputs, chosen, strict=True):
+            result[index] = self._given(key, tensors[index], always=True)
+        return result
 
     def _note(self, key: str, tensor: Tensor) -> Tensor:
         """The model's own input: it is golden as it comes."""

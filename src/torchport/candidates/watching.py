@@ -36,7 +36,9 @@ class Probe(Protocol):
 
     def enter(self, call: Call, tensors: list[Tensor]) -> list[Tensor]: ...
 
-    def leave(self, call: Call, tensors: list[Tensor]) -> list[Tensor]: ...
+    def leave(self, call: Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]:
+        """`places` are where in the result of the call the tensors are."""
+        ...
 
 
 def run(
@@ -105,11 +107,12 @@ class _Watcher:
 
     def leave(self, module: nn.Module, args: tuple, output: Any) -> Any:
         call = self.stack.pop()
-        places = leaves.tensors(output)
-        for place, tensor in places:
+        found = leaves.tensors(output)
+        for place, tensor in found:
             _must_be_plain(call, place, tensor)
-        result = self.probe.leave(call, [tensor for _, tensor in places])
-        changed = dict(zip((place for place, _ in places), result, strict=True))
+        places = [place for place, _ in found]
+        result = self.probe.leave(call, [tensor for _, tensor in found], places)
+        changed = dict(zip(places, result, strict=True))
         return leaves.replaced(output, lambda place, leaf: changed.get(place, leaf))
 
 
