@@ -110,16 +110,17 @@ def test_batch_norm_in_training_mode_passes_and_keeps_its_statistics() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_further_outputs_of_an_inner_layer_do_no_harm() -> None:
-    """Attention that gives its weights beside its result, where the reference gives None."""
+def test_further_inputs_and_outputs_of_an_inner_layer_do_no_harm() -> None:
+    """Attention that takes a mask and gives its weights, where the reference has None for both."""
 
     class Attention(nn.Module):
         def __init__(self, with_weights: bool) -> None:
             super().__init__()
             self.q, self.with_weights = nn.Linear(32, 32), with_weights
 
-        def forward(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
-            weights = (self.q(x) @ x.mT).softmax(-1)
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor | None, Tensor]:
+            scores = self.q(x) @ x.mT
+            weights = (scores if mask is None else scores + mask).softmax(-1)
             return (weights if self.with_weights else None), weights @ x
 
     class Root(nn.Module):
@@ -128,7 +129,8 @@ def test_further_outputs_of_an_inner_layer_do_no_harm() -> None:
             self.attention, self.out = Attention(with_weights), nn.Linear(32, 32)
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.out(self.attention(x)[1])
+            mask = torch.zeros(7, 7) if self.attention.with_weights else None
+            return self.out(self.attention(mask=mask, x=x)[1])
 
     model, candidate = Root(False), Root(True)
     candidate.load_state_dict(model.state_dict())

@@ -268,7 +268,7 @@ def test_a_map_that_cannot_be_meant_raises(names: Any, what: str) -> None:
 
 def test_other_inputs_of_a_module_are_stated() -> None:
     class Masked(nn.Linear):
-        def forward(self, x: Tensor, mask: Tensor) -> Tensor:  # type: ignore[override]
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
             return super().forward(x)
 
     class Root(nn.Module):
@@ -279,9 +279,11 @@ def test_other_inputs_of_a_module_are_stated() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.fc(x, x > 0) if self.with_mask else self.fc(x)
 
-    model = Root(Masked(32, 32), True).eval()
-    candidate = Root(nn.Linear(32, 32), False).eval()
+    model, candidate = Root(Masked(32, 32), True).eval(), Root(Masked(32, 32), False).eval()
     candidate.load_state_dict(model.state_dict())
+    report = compare_models(candidate, model, X)
+    stated = "its other inputs are not compared: it is given 2 tensors, in the reference 1"
+    assert report.passed and layer(report, "fc").reason == stated
     report = compare_models(model, candidate, X)
     assert report.passed
     assert (

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from torchport.candidates import leaves, precision
 from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
-from torchport.candidates.forward import in_dtype_of, source_of
+from torchport.candidates.forward import in_dtype_of, notes_on, source_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import Pair, Side, pair_up, parameters_of, undisturbed
 from torchport.candidates.return_plan import Found, evidence_of
@@ -85,8 +85,11 @@ def _run(pair: Pair, loss: Loss | None, clock: Clock, *, measured: bool) -> Evid
     def compared(name: str) -> bool:
         return name in golden.calls and golden.calls[name].path not in why_not
 
+    def with_inputs(name: str) -> bool:
+        return leaves.partners(golden.given_at[name], seen.given_at[name]) is not None
+
     def cut(side: Side, parameters: Mapping[str, Tensor]) -> Gradients:
-        probe = Cut(golden, known, compared)
+        probe = Cut(golden, known, compared, with_inputs)
         return side.run(probe, lambda _: gradients_of(probe.starts, {**probe.leaves, **parameters}))
 
     shown, truth = known, {}
@@ -100,6 +103,7 @@ def _run(pair: Pair, loss: Loss | None, clock: Clock, *, measured: bool) -> Evid
     found = Found(
         flow=golden,
         compared=compared,
+        with_inputs=with_inputs,
         why_not=why_not,
         absent=theirs.absent,
         owners=_owners(pair.reference.model),
@@ -111,6 +115,7 @@ def _run(pair: Pair, loss: Loss | None, clock: Clock, *, measured: bool) -> Evid
         source=lambda call: source_of(pair, seen.calls, call),
     )
     evidence = evidence_of(found)
+    evidence.notes = notes_on(filter(compared, golden.calls), golden, seen)
     evidence.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
     return evidence
 

@@ -34,29 +34,27 @@ class Flow:
     outputs: dict[str, list[str]] = field(default_factory=dict)
     values: dict[str, Tensor] = field(default_factory=dict)
     edges: dict[str, GradientEdge] = field(default_factory=dict)
-    places: dict[str, list[Path]] = field(default_factory=dict)
+    given_at: dict[str, list[Path]] = field(default_factory=dict)
+    returned_at: dict[str, list[Path]] = field(default_factory=dict)
     golden: Flow | None = None
-    """The flow of the reference, whose keys a candidate's outputs have."""
+    """The flow of the reference, whose keys a candidate's values have."""
 
-    def enter(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
+    def enter(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.calls[call.name] = call
         self.events.append(("enter", call.name))
-        self.inputs[call.name] = keys = input_keys(call.name, len(tensors))
+        self.given_at[call.name] = places
+        known = places if self.golden is None else self.golden.given_at.get(call.name, places)
+        self.inputs[call.name] = keys = _keys(call.name, input_keys, known, places)
         if call.parent is None:
             tensors = [wanting_gradient(tensor) for tensor in tensors]
         return [self._bordered(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
 
     def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.events.append(("exit", call.name))
-        self.places[call.name] = places
-        self.outputs[call.name] = keys = self._output_keys(call.name, places)
+        self.returned_at[call.name] = places
+        known = places if self.golden is None else self.golden.returned_at.get(call.name, places)
+        self.outputs[call.name] = keys = _keys(call.name, output_keys, known, places)
         return [self._bordered(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
-
-    def _output_keys(self, name: str, places: list[Path]) -> list[str]:
-        known = places if self.golden is None else self.golden.places.get(name, places)
-        chosen = partners(known, places) or []
-        keys = dict(zip(chosen, output_keys(name, len(chosen)), strict=True))
-        return [keys.get(index, f"{name}+{index}") for index in range(len(places))]
 
     def _bordered(self, key: str, tensor: Tensor) -> Tensor:
         self.values[key] = tensor.detach().clone()
@@ -76,22 +74,28 @@ class Cut:
     gradients: Gradients
     """The golden gradient at each border."""
     compared: Callable[[str], bool]
+    with_inputs: Callable[[str], bool]
+    """Whether the inputs of a call that is compared are, too."""
     starts: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     leaves: dict[str, Tensor] = field(default_factory=dict)
     """What was handed on, by key: the gradient that comes back to it is what the border is judged by."""
 
-    def enter(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
-        if not self.compared(call.name) or len(self.golden.inputs[call.name]) != len(tensors):
+    def enter(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+        if not self.compared(call.name) or not self.with_inputs(call.name):
             return tensors
-        keys = self.golden.inputs[call.name]
-        return [self._cut(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
+        return self._each(self.golden.inputs[call.name], self.golden.given_at[call.name], tensors, places)
 
     def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
-        chosen = partners(self.golden.places[call.name], places) if self.compared(call.name) else None
-        if chosen is None:
+        if not self.compared(call.name):
             return tensors
+        return self._each(self.golden.outputs[call.name], self.golden.returned_at[call.name], tensors, places)
+
+    def _each(
+        self, keys: list[str], known: list[Path], tensors: list[Tensor], places: list[Path]
+    ) -> list[Tensor]:
+        chosen = partners(known, places)
         result = list(tensors)
-        for key, index in zip(self.golden.outputs[call.name], chosen, strict=True):
+        for key, index in zip(keys, chosen or [], strict=chosen is not None):
             result[index] = self._cut(key, tensors[index])
         return result
 
@@ -106,6 +110,15 @@ class Cut:
             return handed
         self.leaves[key] = leaf = wanting_gradient(handed)
         return leaf.clone()
+
+
+def _keys(
+    name: str, keys_of: Callable[[str, int], list[str]], known: list[Path], places: list[Path]
+) -> list[str]:
+    """The reference's key for each tensor; one that the reference does not have gets a key of no meaning."""
+    chosen = partners(known, places) or []
+    keys = dict(zip(chosen, keys_of(name, len(chosen)), strict=True))
+    return [keys.get(index, f"{name}+{index}") for index in range(len(places))]
 
 
 def wanting_gradient(tensor: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ In: two models, or a model and a function, and the inputs of both. Out: a report
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from torchport.candidates import leaves, precision
+from torchport.candidates.cuts import Flow
 from torchport.candidates.golden import Plan, Recording, make_plan, output_keys
+from torchport.candidates.leaves import partners
 from torchport.candidates.lockstep import LockStep
 from torchport.candidates.names import Map
 from torchport.candidates.pair import Pair, Side, pair_up, undisturbed
@@ -58,7 +60,7 @@ def _run(pair: Pair, clock: Clock, *, measured: bool) -> Evidence:
     plan = make_plan(
         golden,
         lambda name: golden.calls[name].path not in why_not,
-        with_inputs=lambda name: len(golden.inputs[name]) == len(seen.inputs[name]),
+        with_inputs=lambda name: partners(golden.given_at[name], seen.given_at[name]) is not None,
         source=lambda call: source_of(pair, seen.calls, call),
     )
     wrong = _wrong_outputs(plan, seen, expected, got)
@@ -71,7 +73,7 @@ def _run(pair: Pair, clock: Clock, *, measured: bool) -> Evidence:
         ],
         order=[name for kind, name in golden.events if kind == "exit"],
         reasons={key: why for name, why in wrong.items() for key in plan.steps[name].outputs},
-        notes=_notes(plan, golden, seen),
+        notes=notes_on(plan.steps, golden, seen),
     )
     if measured:
         with clock.timed("capture"):
@@ -119,8 +121,8 @@ def _wrong_outputs(plan: Plan, seen: Recording, expected: Any, got: Any) -> dict
     for name, step in plan.steps.items():
         if step.parent is None and got != expected:
             found[name] = f"returns {leaves.described(got)} where {leaves.described(expected)} was expected"
-        elif leaves.partners(plan.places[name], seen.places[name]) is None:
-            count = len(seen.places[name])
+        elif partners(plan.returned_at[name], seen.returned_at[name]) is None:
+            count = len(seen.outputs[name])
             found[name] = f"returns {count} tensors where {len(step.outputs)} were expected"
     return found
 
@@ -128,19 +130,24 @@ def _wrong_outputs(plan: Plan, seen: Recording, expected: Any, got: Any) -> dict
 def _chained(plan: Plan, seen: Recording, wrong: set[str]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name in plan.steps.keys() - wrong:
-        chosen = leaves.partners(plan.places[name], seen.places[name]) or []
+        chosen = partners(plan.returned_at[name], seen.returned_at[name]) or []
         for key, index in zip(output_keys(name, len(chosen)), chosen, strict=True):
             found[key] = seen.values[seen.outputs[name][index]]
     return found
 
 
-def _notes(plan: Plan, golden: Recording, seen: Recording) -> dict[str, str]:
+def notes_on(names: Iterable[str], golden: Recording | Flow, seen: Recording | Flow) -> dict[str, str]:
+    """What is not compared of calls that are."""
     found = {}
-    for name in plan.steps:
+    for name in names:
         ours, theirs = len(golden.inputs[name]), len(seen.inputs[name])
         if ours != theirs:
-            counts = f"it is given {theirs} tensors, in the reference {ours}"
-            found[name] = f"its inputs are not compared: {counts}"
+            which = (
+                "inputs are"
+                if partners(golden.given_at[name], seen.given_at[name]) is None
+                else "other inputs are"
+            )
+            found[name] = f"its {which} not compared: it is given {theirs} tensors, in the reference {ours}"
         ours, theirs = len(golden.outputs[name]), len(seen.outputs[name])
         if ours < theirs:
             counts = f"it returns {theirs} tensors, in the reference {ours}"

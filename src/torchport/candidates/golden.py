@@ -27,21 +27,23 @@ class Recording:
     events: list[Event] = field(default_factory=list)
     inputs: dict[str, list[Mark]] = field(default_factory=dict)
     outputs: dict[str, list[Mark]] = field(default_factory=dict)
-    places: dict[str, list[Path]] = field(default_factory=dict)
-    """Where in the result of each call its outputs are."""
+    given_at: dict[str, list[Path]] = field(default_factory=dict)
+    returned_at: dict[str, list[Path]] = field(default_factory=dict)
+    """Where the inputs and outputs of each call are among its parameters and in its result."""
     values: dict[Mark, Tensor] = field(default_factory=dict)
     alive: list[Tensor] = field(default_factory=list)
     """Keeps tensors from being freed, so that no two have the same identity."""
 
-    def enter(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
+    def enter(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.calls[call.name] = call
+        self.given_at[call.name] = places
         self.events.append(("enter", call.name))
         self.inputs[call.name] = [self._kept(tensor) for tensor in tensors]
         return tensors
 
     def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.events.append(("exit", call.name))
-        self.places[call.name] = places
+        self.returned_at[call.name] = places
         self.outputs[call.name] = [self._kept(tensor) for tensor in tensors]
         return tensors
 
@@ -75,7 +77,8 @@ class Plan:
     events: list[Event] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
     values: dict[str, Tensor] = field(default_factory=dict)
-    places: dict[str, list[Path]] = field(default_factory=dict)
+    given_at: dict[str, list[Path]] = field(default_factory=dict)
+    returned_at: dict[str, list[Path]] = field(default_factory=dict)
 
     def stored(self, key: str) -> str:
         return self.aliases.get(key, key)
@@ -101,7 +104,7 @@ def make_plan(
 ) -> Plan:
     """The plan of the calls that `compared` picks; a call's parent is the nearest one that is picked, too."""
     root = next(iter(golden.calls))
-    plan = Plan(root, places=golden.places)
+    plan = Plan(root, given_at=golden.given_at, returned_at=golden.returned_at)
     owner: dict[Mark, str] = {}
 
     def keyed(keys: list[str], marks: list[Mark]) -> list[str]:

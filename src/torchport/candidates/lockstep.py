@@ -25,20 +25,21 @@ class LockStep:
     handed: dict[Mark, tuple[Tensor, str]] = field(default_factory=dict)
     """The golden tensors that were handed out, and which value each is."""
 
-    def enter(self, call: Call, tensors: list[Tensor]) -> list[Tensor]:
+    def enter(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         step = self.plan.steps.get(call.name)
-        if step is None or len(step.inputs) != len(tensors):
+        chosen = None if step is None else partners(self.plan.given_at[call.name], places)
+        if step is None or chosen is None or not step.inputs:
             return tensors
-        if step.parent is None:
-            return [self._note(key, tensor) for key, tensor in zip(step.inputs, tensors, strict=True)]
-        return [self._given(key, tensor) for key, tensor in zip(step.inputs, tensors, strict=True)]
+        handle = self._note if step.parent is None else self._given
+        result = list(tensors)
+        for key, index in zip(step.inputs, chosen, strict=True):
+            result[index] = handle(key, tensors[index])
+        return result
 
     def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         step = self.plan.steps.get(call.name)
-        if step is None or call.name in self.wrong:
-            return tensors
-        chosen = partners(self.plan.places[call.name], places)
-        if chosen is None:
+        chosen = None if step is None else partners(self.plan.returned_at[call.name], places)
+        if step is None or chosen is None or call.name in self.wrong:
             return tensors
         result = list(tensors)
         for key, index in zip(step.outputs, chosen, strict=True):

@@ -88,7 +88,7 @@ def _is_same(one: Tensor, other: Tensor) -> bool:
 
 
 class _Blind:
-    def enter(self, call: watching.Call, tensors: list[Tensor]) -> list[Tensor]:
+    def enter(self, call: watching.Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]:
         return tensors
 
     def leave(self, call: watching.Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]:

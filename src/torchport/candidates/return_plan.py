@@ -30,6 +30,7 @@ class Found:
 
     flow: Flow
     compared: Callable[[str], bool]
+    with_inputs: Callable[[str], bool]
     why_not: Mapping[str, str]
     absent: Mapping[str, str]
     """Why a parameter is not compared."""
@@ -104,7 +105,8 @@ class _Return:
         for parameter in self.under.get(name, ()):
             self._parameter(parameter, call)
         arriving = [] if call.parent is None else self._keys(flow.outputs[name], "gradient at {}", name)
-        given = self._keys(flow.inputs[name], "gradient of {}", name)
+        inputs = flow.inputs[name] if self.found.with_inputs(name) else []
+        given = self._keys(inputs, "gradient of {}", name)
         if call.parent is None and self.judged:
             given = [self.everything, *given]
             self.labels[self.everything] = "the gradients of all parameters"

@@ -32,13 +32,14 @@ class Call:
 
 
 class Probe(Protocol):
-    """Is shown the tensors of each call, in order, and gives those to go on with."""
+    """Is shown the tensors of each call, in order, and gives those to go on with.
 
-    def enter(self, call: Call, tensors: list[Tensor]) -> list[Tensor]: ...
+    `places` are where they are: under the names of forward's parameters, and in what it returns.
+    """
 
-    def leave(self, call: Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]:
-        """`places` are where in the result of the call the tensors are."""
-        ...
+    def enter(self, call: Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]: ...
+
+    def leave(self, call: Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]: ...
 
 
 def run(
@@ -98,9 +99,9 @@ class _Watcher:
                 parent=self.stack[-1].name if self.stack else None,
             )
             self.stack.append(call)
-            places = _in_order(module, args, kwargs)
-            given = self.probe.enter(call, [tensor for _, tensor in places])
-            changed = dict(zip((place for place, _ in places), given, strict=True))
+            found, places = _in_order(module, args, kwargs)
+            given = self.probe.enter(call, [tensor for _, tensor in found], places)
+            changed = dict(zip((place for place, _ in found), given, strict=True))
             return leaves.replaced((args, kwargs), lambda place, leaf: changed.get(place, leaf))
 
         return hook
@@ -123,8 +124,10 @@ def _must_be_plain(call: Call, place: leaves.Path, tensor: Tensor) -> None:
         raise CaptureError("TP0205", what, where=call.source, fix="return dense tensors")
 
 
-def _in_order(module: nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> list[tuple[leaves.Path, Tensor]]:
-    """The tensors that a call is given, in the order of forward's parameters, however they are passed."""
+def _in_order(
+    module: nn.Module, args: tuple, kwargs: Mapping[str, Any]
+) -> tuple[list[tuple[leaves.Path, Tensor]], list[leaves.Path]]:
+    """The tensors that a call is given, in the order of forward's parameters, and where they are among these."""
     parameters = list(inspect.signature(module.forward).parameters)
 
     def rank(found: tuple[leaves.Path, Tensor]) -> int:
@@ -133,7 +136,13 @@ def _in_order(module: nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> list
             return int(key)
         return parameters.index(key) if key in parameters else len(parameters)
 
-    return sorted(leaves.tensors((args, dict(kwargs))), key=rank)
+    def named(place: leaves.Path) -> leaves.Path:
+        side, key, *inside = place
+        name = parameters[key] if side == 0 and key < len(parameters) else key
+        return (name, *inside)
+
+    found = sorted(leaves.tensors((args, dict(kwargs))), key=rank)
+    return found, [named(place) for place, _ in found]
 
 
 def _calling_line() -> str | None:
