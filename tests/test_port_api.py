@@ -39,7 +39,8 @@ def made(echo: EchoTarget, tmp_path: Path) -> Port:
 
 def test_the_public_names_are_those_promised() -> None:
     assert torchport.__all__ == [
-        *("Capture", "GoldenRecorder", "Port", "Report", "TorchportError", "port", "record"),
+        *("Capture", "GoldenRecorder", "Port", "Report", "TorchportError"),
+        *("assert_parity", "compare_gradients", "compare_models", "port", "record"),
     ]
 
 

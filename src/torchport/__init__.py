@@ -10,9 +10,21 @@ if TYPE_CHECKING:
     from torchport.errors import TorchportError
     from torchport.pipeline import Port, port
     from torchport.report.model import Report
+    from torchport.testing import assert_parity, compare_gradients, compare_models
 
 __version__ = "0.1.0"
-__all__ = ["Capture", "GoldenRecorder", "Port", "Report", "TorchportError", "port", "record"]
+__all__ = [
+    "Capture",
+    "GoldenRecorder",
+    "Port",
+    "Report",
+    "TorchportError",
+    "assert_parity",
+    "compare_gradients",
+    "compare_models",
+    "port",
+    "record",
+]
 
 _HOMES = {
     "Capture": "torchport.capture.recorder",
@@ -22,6 +34,9 @@ _HOMES = {
     "Port": "torchport.pipeline",
     "port": "torchport.pipeline",
     "Report": "torchport.report.model",
+    "assert_parity": "torchport.testing",
+    "compare_gradients": "torchport.testing",
+    "compare_models": "torchport.testing",
 }
 
 

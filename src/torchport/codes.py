@@ -226,6 +226,11 @@ CODES: dict[str, Explanation] = {
         "The program ended well but left nothing to compare.",
         "Port the model again with --checks layers.",
     ),
+    "TP0603": Explanation(
+        "the candidate fails on the inputs",
+        "The module or function that is compared with the reference raised an error.",
+        "Call it on the same inputs in Python and mend what it reports.",
+    ),
     # Parity
     "TP0701": Explanation(
         "the port diverges",

@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -114,19 +113,32 @@ def test_worst_layers_are_the_culprit_the_failed_and_the_nearest_to_the_limit() 
     assert [layer.name for layer in passing().worst_layers(9)] == ["head", "encoder", "Net"]
 
 
-def test_to_dataframe_has_a_row_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=list))
-    rows = passing().to_dataframe()
-    assert [row["name"] for row in rows] == ["encoder", "head", "blocks", "Net"]
-    assert rows[0]["own_max_abs"] == pytest.approx(1e-6, rel=0.1)
-    assert rows[2]["own_cosine"] is None and rows[2]["chained_cosine"] == 1.0
+def test_to_dataframe_has_a_row_a_layer() -> None:
+    frame = passing().to_dataframe()
+    assert list(frame["name"]) == ["encoder", "head", "blocks", "Net"]
+    assert frame["own_max_abs"][0] == pytest.approx(1e-6, rel=0.1)
+    assert math.isnan(frame["own_cosine"][2]) and frame["chained_cosine"][2] == 1.0
+    assert frame["passed"].all() and frame["passed"].dtype == bool
+
+
+def test_to_dataframe_keeps_nan_as_nan_and_says_that_the_layer_failed() -> None:
+    frame = failing(math.nan).to_dataframe().set_index("name")
+    assert not frame.loc["head", "passed"] and frame.loc["head", "own_ratio"] == math.inf
+    assert "NaN on one side only" in frame.loc["head", "reason"]
+    assert frame.loc["head", "own_mismatch_pct"] > 0
+
+
+def test_to_dataframe_of_a_report_without_layers_has_the_columns() -> None:
+    empty = unsupported().to_dataframe()
+    assert len(empty) == 0 and list(empty.columns) == list(passing().to_dataframe().columns)
+    assert {"name", "passed", "own_max_abs", "chained_cosine"} <= set(empty.columns)
 
 
 def test_to_dataframe_without_pandas_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match="TP0803") as caught:
         passing().to_dataframe()
-    assert "pip install pandas" in (caught.value.fix or "")
+    assert "pip install 'torchport[dataframe]'" in (caught.value.fix or "")
 
 
 def test_html_escapes_what_comes_from_outside() -> None:

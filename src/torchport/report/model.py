@@ -132,8 +132,9 @@ class Report(BaseModel):
             pandas = import_module("pandas")
         except ImportError as error:
             message = "to_dataframe() needs pandas, which is not installed"
-            raise UsageError("TP0803", message, fix="Run `pip install pandas`.") from error
-        return pandas.DataFrame([_row(layer) for layer in self.layers])
+            raise UsageError("TP0803", message, fix="Run `pip install 'torchport[dataframe]'`.") from error
+        rows = [_row(layer) for layer in self.layers]
+        return pandas.DataFrame(rows, columns=_COLUMNS)
 
     def _repr_html_(self) -> str:
         from torchport.report.notebook import render
@@ -148,18 +149,13 @@ def _badness(layer: Layer) -> tuple[bool, float]:
 
 
 def _row(layer: Layer) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "name": layer.name,
-        "type": layer.type,
-        "passed": layer.passed,
-        "rule": layer.rule,
-        "reason": layer.reason,
-        "source": layer.source,
-    }
+    row: dict[str, Any] = {text: getattr(layer, text) for text in _TEXTS}
     for side, measured in (("own", layer.own), ("chained", layer.chained)):
         for number in _NUMBERS:
             row[f"{side}_{number}"] = None if measured is None else getattr(measured, number)
     return row
 
 
+_TEXTS = ("name", "type", "passed", "rule", "reason", "source")
 _NUMBERS = ("max_abs", "mean_abs", "max_rel", "mse", "rmse", "cosine", "mismatch_pct", "ratio")
+_COLUMNS = [*_TEXTS, *(f"{side}_{number}" for side in ("own", "chained") for number in _NUMBERS)]

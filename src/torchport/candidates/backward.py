@@ -1,0 +1,204 @@
+"""The gradients of a candidate that runs in PyTorch against those of the reference.
+
+In: as for the forward pass. Out: a report whose layers are parameters and the inputs of calls, in the order of the
+backward pass. The float64 truth and the culprit are those of the forward pass, run backwards.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchport.candidates import leaves, precision
+from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
+from torchport.candidates.forward import in_dtype_of, notes_on, source_of
+from torchport.candidates.names import Map
+from torchport.candidates.pair import Pair, Side, pair_up, parameters_of, undisturbed
+from torchport.candidates.return_plan import Found, evidence_of
+from torchport.candidates.verdict import Clock, Evidence, judge, rule_for
+from torchport.errors import RunError, TorchportError, UsageError
+from torchport.report.model import Report
+
+Loss = Callable[[Any], Tensor]
+SEED = 0
+
+
+def compare_gradients(
+    reference: nn.Module,
+    candidate: Any,
+    args: tuple | list | Tensor,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    loss: Loss | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    layers: bool = True,
+    map: Map | None = None,
+    out: str | Path | None = None,
+) -> Report:
+    """Compares the gradients of every parameter and of the inputs, by name.
+
+    `loss` makes a scalar of what the model returns. Without it, the loss is the sum of all floating outputs, each
+    element times a normal random number, the same ones for both (a fixed seed).
+    """
+    rule = rule_for(rtol, atol)
+    pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
+    clock = Clock()
+    with undisturbed(pair), torch.enable_grad():
+        evidence = _run(pair, loss, clock, measured=rule is None)
+    name = f"{pair.reference.root}_gradients"
+    return judge(evidence, name, rule, None if out is None else Path(out), clock)
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """Of one side, by the reference's name; a tied one has one name."""
+
+    tensors: dict[str, Tensor]
+    absent: dict[str, str]
+
+
+def _run(pair: Pair, loss: Loss | None, clock: Clock, *, measured: bool) -> Evidence:
+    ours = _Parameters(dict(pair.reference.model.named_parameters()), {})
+    theirs = _partners(pair, ours.tensors)
+    golden = Flow()
+    seen = Flow(golden=golden)
+    with clock.timed("capture"):
+        expected, known = _flow(pair.reference, golden, loss, ours.tensors)
+        if not any(gradient is not None for gradient in known.values()):
+            raise UsageError("TP0801", f"no gradient flows in {pair.reference.root}: nothing can be compared")
+    with clock.timed("run"):
+        got, chained = _flow(pair.candidate, seen, loss, theirs.tensors)
+    if got != expected:
+        what = (
+            f"the candidate returns {leaves.described(got)} where {leaves.described(expected)} was expected"
+        )
+        raise RunError("TP0603", what, where=pair.source)
+    why_not = pair.why_not(_counts(golden), _counts(seen))
+
+    def compared(name: str) -> bool:
+        return name in golden.calls and golden.calls[name].path not in why_not
+
+    def with_inputs(name: str) -> bool:
+        return leaves.partners(golden.given_at[name], seen.given_at[name]) is not None
+
+    def cut(side: Side, parameters: Mapping[str, Tensor]) -> Gradients:
+        probe = Cut(golden, known, compared, with_inputs)
+        return side.run(probe, lambda _: gradients_of(probe.starts, {**probe.leaves, **parameters}))
+
+    shown, truth = known, {}
+    if measured:
+        with clock.timed("capture"):
+            if (dtype := pair.coarser) is not None:
+                shown = _in_the_candidates_dtype(pair.reference, dtype, lambda side: cut(side, ours.tensors))
+            truth = _truth(pair.reference, lambda side: cut(side, ours.tensors))
+    with clock.timed("run"):
+        own = cut(pair.candidate, theirs.tensors)
+    found = Found(
+        flow=golden,
+        compared=compared,
+        with_inputs=with_inputs,
+        why_not=why_not,
+        absent=theirs.absent,
+        owners=_owners(pair.reference.model),
+        golden=known,
+        shown=shown,
+        truth=truth,
+        own=own,
+        chained=chained,
+        source=lambda call: source_of(pair, seen.calls, call),
+    )
+    evidence = evidence_of(found)
+    evidence.notes = notes_on(filter(compared, golden.calls), golden, seen)
+    evidence.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
+    return evidence
+
+
+def _counts(flow: Flow) -> Counter[str]:
+    return Counter(call.path for call in flow.calls.values())
+
+
+def _partners(pair: Pair, ours: Mapping[str, Tensor]) -> _Parameters:
+    """The candidate's parameter for each of the reference's, which goes by any of its names where it is tied."""
+    known = parameters_of(pair.candidate.model)
+    if not known and pair.candidate.is_function:
+        known = parameters_of(pair.reference.model)  # those that the function uses get a gradient
+    names: dict[Tensor, list[str]] = {}
+    for name, parameter in parameters_of(pair.reference.model).items():
+        names.setdefault(parameter, []).append(name)
+    tensors, absent = {}, {}
+    for name, parameter in ours.items():
+        targets = [pair.partner[other] for other in names[parameter]]
+        there = [known[target] for target in targets if target is not None and target in known]
+        if there:
+            tensors[name] = there[0]
+        elif targets == [None]:
+            absent[name] = "map= leaves it out"
+        else:
+            absent[name] = "the candidate has no such parameter"
+    return _Parameters(tensors, absent)
+
+
+def _owners(model: nn.Module) -> dict[str, list[str]]:
+    """For each parameter the paths of the modules that hold it."""
+    names: dict[Tensor, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter, []).append(name)
+    return {every[0]: [name.rpartition(".")[0] for name in every] for every in names.values()}
+
+
+def _flow(
+    side: Side, probe: Flow, loss: Loss | None, parameters: Mapping[str, Tensor]
+) -> tuple[Any, Gradients]:
+    """One forward and backward pass: the structure of the outputs, and the gradients at every border."""
+
+    def back(result: Any) -> tuple[Any, Gradients]:
+        structure = leaves.structure(result)
+        outputs = [tensor for _, tensor in leaves.tensors(result)]
+        starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
+        return structure, gradients_of(starts, {**probe.edges, **parameters})
+
+    return side.deterministic(probe, back)
+
+
+def _cotangents(outputs: list[Tensor]) -> list[tuple[Tensor, Tensor | None]]:
+    random = torch.Generator().manual_seed(SEED)
+    found: list[tuple[Tensor, Tensor | None]] = []
+    for output in outputs:
+        if output.is_floating_point():
+            found.append((output, torch.randn(output.shape, generator=random).to(output)))
+    return found
+
+
+def _scalar(value: Any) -> Tensor:
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        raise UsageError("TP0801", "loss= does not give a scalar tensor", fix="return for example x.sum()")
+    return value
+
+
+def _truth(reference: Side, cut: Callable[[Side], Gradients]) -> Gradients:
+    try:
+        with precision.in_float64(reference.model):
+            return cut(in_dtype_of(reference, torch.float64))
+    except TorchportError:
+        return {}
+
+
+def _in_the_candidates_dtype(
+    reference: Side, dtype: torch.dtype, cut: Callable[[Side], Gradients]
+) -> Gradients:
+    try:
+        with precision.in_dtype(reference.model, dtype):
+            return cut(in_dtype_of(reference, dtype))
+    except TorchportError as error:
+        raise UsageError(
+            "TP0801",
+            f"the reference does not run in {dtype}, the candidate's dtype: {error.message}",
+            fix="give rtol or atol",
+        ) from error

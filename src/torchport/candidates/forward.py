@@ -1,0 +1,191 @@
+"""A candidate that runs in PyTorch against the reference: what every layer computes, own and chained.
+
+In: two models, or a model and a function, and the inputs of both. Out: a report.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchport.candidates import leaves, precision
+from torchport.candidates.cuts import Flow
+from torchport.candidates.golden import Plan, Recording, make_plan, output_keys
+from torchport.candidates.leaves import partners
+from torchport.candidates.lockstep import LockStep
+from torchport.candidates.names import Map
+from torchport.candidates.pair import Pair, Side, pair_up, undisturbed
+from torchport.candidates.verdict import Clock, Evidence, judge, rule_for
+from torchport.candidates.watching import Call
+from torchport.errors import TorchportError, UsageError
+from torchport.parity.result import Layer
+from torchport.report.model import Report
+
+
+def compare_forward(
+    reference: nn.Module,
+    candidate: Any,
+    args: tuple | list | Tensor,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    layers: bool = True,
+    map: Map | None = None,
+    out: str | Path | None = None,
+) -> Report:
+    """Runs both on the same inputs and compares every layer that both have."""
+    rule = rule_for(rtol, atol)
+    pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
+    clock = Clock()
+    with undisturbed(pair), torch.no_grad():
+        evidence = _run(pair, clock, measured=rule is None)
+    return judge(evidence, pair.reference.root, rule, None if out is None else Path(out), clock)
+
+
+def _run(pair: Pair, clock: Clock, *, measured: bool) -> Evidence:
+    golden, seen = Recording(), Recording()
+    with clock.timed("capture"):
+        expected = leaves.structure(pair.reference.deterministic(golden))
+    with clock.timed("run"):
+        got = leaves.structure(pair.candidate.deterministic(seen))
+    if not any(leaf is Tensor for _, leaf in expected):
+        raise UsageError("TP0801", f"{pair.reference.root} returns no tensor: there is nothing to compare")
+    why_not = pair.why_not(_counts(golden), _counts(seen))
+    plan = make_plan(
+        golden,
+        lambda name: golden.calls[name].path not in why_not,
+        with_inputs=lambda name: partners(golden.given_at[name], seen.given_at[name]) is not None,
+        source=lambda call: source_of(pair, seen.calls, call),
+    )
+    wrong = _wrong_outputs(plan, seen, expected, got)
+    evidence = Evidence(
+        plan=plan,
+        golden=plan.values,
+        chained=_chained(plan, seen, set(wrong)),
+        uncompared=[
+            not_compared(call, why_not[call.path]) for call in golden.calls.values() if call.path in why_not
+        ],
+        order=[name for kind, name in golden.events if kind == "exit"],
+        reasons={key: why for name, why in wrong.items() for key in plan.steps[name].outputs},
+        notes=notes_on(plan.steps, golden, seen),
+    )
+    if measured:
+        with clock.timed("capture"):
+            if (dtype := pair.coarser) is not None:
+                evidence.precision = str(dtype).removeprefix("torch.")
+                evidence.golden = _in_the_candidates_dtype(pair.reference, plan, dtype)
+            evidence.truth = _truth(pair.reference, plan)
+    with clock.timed("run"):
+        probe = LockStep(plan, set(wrong))
+        try:
+            pair.candidate.run(probe)
+        except TorchportError as error:
+            evidence.stopped = error
+        evidence.lockstep = probe.written
+    return evidence
+
+
+def source_of(pair: Pair, seen: Mapping[str, Call], call: Call) -> str | None:
+    """The candidate's line, where the fault would be mended; the reference's where torch makes the call."""
+    if call.parent is None:
+        return pair.source or call.source
+    return seen[call.name].source or call.source
+
+
+def not_compared(call: Call, why: str) -> Layer:
+    return Layer(
+        name=call.name,
+        type=call.type,
+        own=None,
+        chained=None,
+        passed=True,
+        reason=why,
+        source=call.source,
+        parent=call.parent,
+    )
+
+
+def _counts(recording: Recording) -> Counter[str]:
+    return Counter(call.path for call in recording.calls.values())
+
+
+def _wrong_outputs(plan: Plan, seen: Recording, expected: Any, got: Any) -> dict[str, str]:
+    """The calls that give something else than the reference's: for the model itself, in another structure."""
+    found = {}
+    for name, step in plan.steps.items():
+        if step.parent is None and got != expected:
+            found[name] = f"returns {leaves.described(got)} where {leaves.described(expected)} was expected"
+        elif partners(plan.returned_at[name], seen.returned_at[name]) is None:
+            count = len(seen.outputs[name])
+            found[name] = f"returns {count} tensors where {len(step.outputs)} were expected"
+    return found
+
+
+def _chained(plan: Plan, seen: Recording, wrong: set[str]) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    for name in plan.steps.keys() - wrong:
+        chosen = partners(plan.returned_at[name], seen.returned_at[name]) or []
+        for key, index in zip(output_keys(name, len(chosen)), chosen, strict=True):
+            found[key] = seen.values[seen.outputs[name][index]]
+    return found
+
+
+def notes_on(names: Iterable[str], golden: Recording | Flow, seen: Recording | Flow) -> dict[str, str]:
+    """What is not compared of calls that are."""
+    found = {}
+    for name in names:
+        ours, theirs = len(golden.inputs[name]), len(seen.inputs[name])
+        if ours != theirs:
+            which = (
+                "inputs are"
+                if partners(golden.given_at[name], seen.given_at[name]) is None
+                else "other inputs are"
+            )
+            found[name] = f"its {which} not compared: it is given {theirs} tensors, in the reference {ours}"
+        ours, theirs = len(golden.outputs[name]), len(seen.outputs[name])
+        if ours < theirs:
+            counts = f"it returns {theirs} tensors, in the reference {ours}"
+            found[name] = f"its other outputs are not compared: {counts}"
+    return found
+
+
+def _truth(reference: Side, plan: Plan) -> dict[str, Tensor]:
+    """Each call in float64, from golden inputs; nothing where the model cannot be run in float64."""
+    probe = LockStep(plan)
+    try:
+        with precision.in_float64(reference.model):
+            in_dtype_of(reference, torch.float64).run(probe)
+    except TorchportError:
+        return {}
+    return probe.written
+
+
+def _in_the_candidates_dtype(reference: Side, plan: Plan, dtype: torch.dtype) -> dict[str, Tensor]:
+    """What the reference computes in the dtype of a coarser candidate, from golden inputs."""
+    probe = LockStep(plan)
+    try:
+        with precision.in_dtype(reference.model, dtype):
+            in_dtype_of(reference, dtype).run(probe)
+    except TorchportError as error:
+        raise UsageError(
+            "TP0801",
+            f"the reference does not run in {dtype}, the candidate's dtype: {error.message}",
+            fix="give rtol or atol",
+        ) from error
+    floats = {key: value for key, value in probe.written.items() if value.is_floating_point()}
+    return {key: floats.get(key, value) for key, value in plan.values.items()}
+
+
+def in_dtype_of(side: Side, dtype: torch.dtype) -> Side:
+    """The same with floating inputs in another dtype."""
+
+    def cast(tensor: Tensor) -> Tensor:
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+    return Side(side.label, side.model, leaves.each_tensor(side.inputs, cast), side.names, side.root)

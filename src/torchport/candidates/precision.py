@@ -1,0 +1,83 @@
+"""The same model in another dtype: in float64 for the truth, or in that of a coarser candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_NARROW = (torch.float16, torch.bfloat16, torch.float32)
+
+
+@contextmanager
+def in_dtype(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
+    """Every floating parameter and buffer in another dtype; afterwards the very same tensors are back."""
+    before = [(tensor, tensor.data) for tensor in [*model.parameters(), *model.buffers()]]
+    try:
+        for tensor, data in before:
+            if data.is_floating_point():
+                tensor.data = data.to(dtype)
+        yield
+    finally:
+        for tensor, data in before:
+            tensor.data = data
+
+
+@contextmanager
+def in_float64(model: nn.Module) -> Iterator[None]:
+    """Whatever the model's code casts to a narrower float stays in float64."""
+    default = torch.get_default_dtype()
+    with in_dtype(model, torch.float64):
+        try:
+            torch.set_default_dtype(torch.float64)
+            with _Widened():
+                yield
+        finally:
+            torch.set_default_dtype(default)
+
+
+class _Widened(TorchDispatchMode):
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        # What an operation writes to must be the tensor itself and not a widened copy.
+        widen = _dtype if func._schema.is_mutable else _tensor_or_dtype
+        return func(*_each(args, widen), **_each(kwargs or {}, widen))
+
+
+def _dtype(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
+
+
+def _tensor_or_dtype(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.double() if value.dtype in _NARROW else value
+    return _dtype(value)
+
+
+def _each(tree: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(tree, list | tuple):
+        return type(tree)(_each(item, change) for item in tree)
+    if isinstance(tree, dict):
+        return {key: _each(item, change) for key, item in tree.items()}
+    return change(tree)
+
+
+def coarsest(tensors: Iterable[Tensor]) -> torch.dtype | None:
+    """The floating dtype with the fewest digits; None where nothing floats."""
+    floats = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
+    return max(floats, key=lambda dtype: torch.finfo(dtype).eps, default=None)
+
+
+def is_coarser(dtype: torch.dtype, than: torch.dtype) -> bool:
+    return torch.finfo(dtype).eps > torch.finfo(than).eps
+
+
+def like(value: Tensor, other: Tensor) -> Tensor:
+    """A copy where `other` is and in its dtype, if both float; what is of another kind stays of that kind."""
+    dtype = other.dtype if value.is_floating_point() and other.is_floating_point() else value.dtype
+    return value.detach().to(other.device, dtype, copy=True)

@@ -1,0 +1,190 @@
+"""The way back: the calls of a forward pass, as the backward pass goes through them, with their gradients.
+
+On the way back a call takes the gradients of its outputs and gives those of its inputs and parameters. So it is
+compared as on the way there, with inputs and outputs changed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from torchport.candidates.cuts import Flow, Gradients
+from torchport.candidates.forward import not_compared
+from torchport.candidates.golden import Plan, Step
+from torchport.candidates.pair import NOT_COMPARED
+from torchport.candidates.verdict import Evidence
+from torchport.candidates.watching import Call
+from torchport.parity.result import Layer
+
+_NOTHING = torch.empty(0)
+"""Stands for no gradient where the other side has one, so that the two are set against each other."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """All gradients, by key; a parameter's key is its name."""
+
+    flow: Flow
+    compared: Callable[[str], bool]
+    with_inputs: Callable[[str], bool]
+    why_not: Mapping[str, str]
+    absent: Mapping[str, str]
+    """Why a parameter is not compared."""
+    owners: Mapping[str, list[str]]
+    """For each parameter the paths of the modules that hold it."""
+    golden: Gradients
+    shown: Gradients
+    """What the candidate is measured against: `golden`, or the same in the candidate's dtype."""
+    truth: Gradients
+    own: Gradients
+    chained: Gradients
+    source: Callable[[Call], str | None]
+
+    def is_wanted(self, key: str) -> bool:
+        """Whether there is a gradient on either side."""
+        return any(side.get(key) is not None for side in (self.golden, self.own, self.chained))
+
+
+def evidence_of(found: Found) -> Evidence:
+    return _Return(found).evidence()
+
+
+@dataclass
+class _Return:
+    found: Found
+    labels: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    uncompared: list[Layer] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+
+    def evidence(self) -> Evidence:
+        flow = self.found.flow
+        self.root = flow.events[0][1]
+        self.everything = f"{self.root}.parameters"
+        self.plan = Plan(self.root)
+        self.under = self._homes()
+        self.judged = [name for names in self.under.values() for name in names if self._is_judged(name)]
+        for kind, name in reversed(flow.events):
+            if self.found.compared(name):
+                self._enter(name) if kind == "exit" else self._exit(name)
+            elif kind == "enter":
+                call = flow.calls[name]
+                self._skip(replace(call, type=_type(call.type, "input")), self.found.why_not[call.path])
+        return self._collected()
+
+    def _homes(self) -> dict[str, list[str]]:
+        """The parameters by the call under which they are shown: the last on the way back that may use them."""
+        entered = [name for kind, name in self.found.flow.events if kind == "enter"]
+        by_path: dict[str, str] = {}
+        for name in entered:
+            by_path.setdefault(self.found.flow.calls[name].path, name)
+        homes: dict[str, list[str]] = {}
+        for parameter, paths in self.found.owners.items():
+            calls = [self._nearest(path, by_path) for path in paths]
+            homes.setdefault(min(calls, key=entered.index), []).append(parameter)
+        return homes
+
+    def _nearest(self, path: str, by_path: Mapping[str, str]) -> str:
+        """The first call of a module, or of the one that it is in, which is compared."""
+        while path and (path not in by_path or not self.found.compared(by_path[path])):
+            path = path.rpartition(".")[0]
+        return by_path[path]
+
+    def _is_judged(self, parameter: str) -> bool:
+        return parameter not in self.found.absent and self.found.is_wanted(parameter)
+
+    def _enter(self, name: str) -> None:
+        self.plan.events.append(("enter", name))
+
+    def _exit(self, name: str) -> None:
+        flow, call = self.found.flow, self.found.flow.calls[name]
+        for parameter in self.under.get(name, ()):
+            self._parameter(parameter, call)
+        arriving = [] if call.parent is None else self._keys(flow.outputs[name], "gradient at {}", name)
+        inputs = flow.inputs[name] if self.found.with_inputs(name) else []
+        given = self._keys(inputs, "gradient of {}", name)
+        if call.parent is None and self.judged:
+            given = [self.everything, *given]
+            self.labels[self.everything] = "the gradients of all parameters"
+        source, parent = self.found.source(call), self._parent(call)
+        self.plan.steps[name] = Step(name, _type(call.type, "input"), arriving, given, source, parent)
+        self.plan.events.append(("exit", name))
+        self.order.append(name)
+
+    def _keys(self, keys: list[str], label: str, call: str) -> list[str]:
+        wanted = [key for key in keys if self.found.is_wanted(key)]
+        for key in wanted:
+            what = f"input {key.rpartition('<')[2]}" if "<" in key else f"the output of {call}"
+            self.labels[key] = label.format(what)
+        return wanted
+
+    def _parent(self, call: Call) -> str | None:
+        parent = call.parent
+        while parent is not None and not self.found.compared(parent):
+            parent = self.found.flow.calls[parent].parent
+        return parent
+
+    def _parameter(self, name: str, home: Call) -> None:
+        owner, _, leaf = name.rpartition(".")
+        by_path = {call.path: call for call in self.found.flow.calls.values()}
+        kind = _type(by_path.get(owner, home).type, leaf)
+        if not self._is_judged(name):
+            why = NOT_COMPARED + self.found.absent.get(name, "no gradient flows to it in either")
+            self._skip(Call(name, owner, kind, self.found.source(home), home.name), why)
+            return
+        self.labels[name] = f"gradient of {leaf}"
+        self.plan.steps[name] = Step(name, kind, (), [name], self.found.source(home), home.name)
+        self.plan.events += [("enter", name), ("exit", name)]
+        self.order.append(name)
+
+    def _skip(self, call: Call, why: str) -> None:
+        self.uncompared.append(not_compared(call, why))
+        self.order.append(call.name)
+
+    def _collected(self) -> Evidence:
+        keys = [key for step in self.plan.steps.values() for key in (*step.inputs, *step.outputs)]
+        golden: dict[str, Tensor] = {}
+        own: dict[str, Tensor] = {}
+        chained: dict[str, Tensor] = {}
+        for key in keys:
+            if key != self.everything:
+                sides = [side.get(key) for side in (self.found.shown, self.found.own, self.found.chained)]
+                golden[key], own[key], chained[key] = (_NOTHING if one is None else one for one in sides)
+                if sides[0] is None:
+                    self.reasons[key] = "the candidate has a gradient where the reference has none"
+                elif any(one is None for one in sides):
+                    self.reasons[key] = "no gradient arrives"
+        truth = {key: value for key, value in self.found.truth.items() if value is not None}
+        if self.everything in keys:
+            golden[self.everything] = own[self.everything] = self._joined(golden, golden)
+            chained[self.everything] = self._joined(chained, golden)
+            if all(name in truth for name in self.judged):
+                truth[self.everything] = self._joined(truth, golden)
+        self.plan.values = golden
+        return Evidence(
+            plan=self.plan,
+            golden=golden,
+            chained=chained,
+            uncompared=self.uncompared,
+            order=self.order,
+            truth=truth,
+            lockstep=own,
+            labels=self.labels,
+            reasons=self.reasons,
+        )
+
+    def _joined(self, gradients: Mapping[str, Tensor], golden: Mapping[str, Tensor]) -> Tensor:
+        """All parameters' gradients in a row; one that is missing, or has another shape, is 0 throughout."""
+        parts = [
+            gradients[name] if gradients[name].shape == golden[name].shape else torch.zeros_like(golden[name])
+            for name in self.judged
+        ]
+        return torch.cat([part.detach().cpu().reshape(-1) for part in parts])
+
+
+def _type(kind: str, what: str) -> str:
+    return f"gradient of {kind.rpartition('.')[2]}.{what}"

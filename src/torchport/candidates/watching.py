@@ -1,0 +1,158 @@
+"""Running a module with its calls shown to a probe, which may change what goes in and what comes out."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from torchport.candidates import leaves
+from torchport.capture.source import definition
+from torchport.errors import CaptureError
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a module: `path`, then `path#1` when it is called again."""
+
+    name: str
+    path: str
+    type: str
+    source: str | None
+    """The line that makes the call; for the model itself, the line that defines its class."""
+    parent: str | None
+
+
+class Probe(Protocol):
+    """Is shown the tensors of each call, in order, and gives those to go on with.
+
+    `places` are where they are: under the names of forward's parameters, and in what it returns.
+    """
+
+    def enter(self, call: Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]: ...
+
+    def leave(self, call: Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]: ...
+
+
+def run(
+    model: nn.Module,
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    *,
+    names: Mapping[nn.Module, str],
+    root: str,
+    probe: Probe,
+) -> Any:
+    """Calls the model with the modules in `names` watched, and known by these paths."""
+    watcher = _Watcher(root, probe)
+    with ExitStack() as stack:
+        for module, path in names.items():
+            before = module.register_forward_pre_hook(watcher.enter(path), with_kwargs=True, prepend=True)
+            stack.callback(before.remove)
+            stack.callback(module.register_forward_hook(watcher.leave).remove)
+        return model(*args, **kwargs)
+
+
+def by_path(model: nn.Module) -> dict[nn.Module, str]:
+    """The modules that can be watched, each by its first path; what is inside compiled code cannot be."""
+    found: dict[nn.Module, str] = {}
+    closed: list[str] = []
+    for path, module in model.named_modules():
+        if any(path.startswith(prefix) for prefix in closed):
+            continue
+        found[module] = path
+        if is_closed(module):
+            closed.append(f"{path}." if path else "")
+    return found
+
+
+def is_closed(module: nn.Module) -> bool:
+    """Whether hooks do not see what is inside: compiled or scripted code."""
+    compiled = "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None
+    return compiled or isinstance(module, torch.jit.ScriptModule)
+
+
+class _Watcher:
+    def __init__(self, root: str, probe: Probe):
+        self.root, self.probe = root, probe
+        self.stack: list[Call] = []
+        self.counts: Counter[str] = Counter()
+
+    def enter(self, path: str) -> Callable:
+        def hook(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+            base = path or self.root
+            nth = self.counts[base]
+            self.counts[base] += 1
+            call = Call(
+                name=f"{base}#{nth}" if nth else base,
+                path=path,
+                type=f"{type(module).__module__}.{type(module).__qualname__}",
+                source=_calling_line() if self.stack else definition(type(module)),
+                parent=self.stack[-1].name if self.stack else None,
+            )
+            self.stack.append(call)
+            found, places = _in_order(module, args, kwargs)
+            given = self.probe.enter(call, [tensor for _, tensor in found], places)
+            changed = dict(zip((place for place, _ in found), given, strict=True))
+            return leaves.replaced((args, kwargs), lambda place, leaf: changed.get(place, leaf))
+
+        return hook
+
+    def leave(self, module: nn.Module, args: tuple, output: Any) -> Any:
+        call = self.stack.pop()
+        found = leaves.tensors(output)
+        for place, tensor in found:
+            _must_be_plain(call, place, tensor)
+        places = [place for place, _ in found]
+        result = self.probe.leave(call, [tensor for _, tensor in found], places)
+        changed = dict(zip(places, result, strict=True))
+        return leaves.replaced(output, lambda place, leaf: changed.get(place, leaf))
+
+
+def _must_be_plain(call: Call, place: leaves.Path, tensor: Tensor) -> None:
+    kind = "quantized" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
+    if kind != "strided":
+        what = f"the output {leaves.described_path(place)} of {call.name} is a {kind} tensor"
+        raise CaptureError("TP0205", what, where=call.source, fix="return dense tensors")
+
+
+def _in_order(
+    module: nn.Module, args: tuple, kwargs: Mapping[str, Any]
+) -> tuple[list[tuple[leaves.Path, Tensor]], list[leaves.Path]]:
+    """The tensors that a call is given, in the order of forward's parameters, and where they are among these."""
+    parameters = list(inspect.signature(module.forward).parameters)
+
+    def rank(found: tuple[leaves.Path, Tensor]) -> int:
+        side, key = found[0][:2]
+        if side == 0:
+            return int(key)
+        return parameters.index(key) if key in parameters else len(parameters)
+
+    def named(place: leaves.Path) -> leaves.Path:
+        side, key, *inside = place
+        name = parameters[key] if side == 0 and key < len(parameters) else key
+        return (name, *inside)
+
+    found = sorted(leaves.tensors((args, dict(kwargs))), key=rank)
+    return found, [named(place) for place, _ in found]
+
+
+def _calling_line() -> str | None:
+    """The line outside torch that makes the call of a hook's module; None where torch itself makes it."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package == "torchport":
+            return None
+        if package != "torch":
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None

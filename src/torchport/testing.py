@@ -1,0 +1,156 @@
+"""Tests of candidates: `assert_parity` in the manner of `torch.testing.assert_close`, layer by layer.
+
+In: a reference, a candidate and inputs. Out: a report, or an error that names the layer that is wrong by itself.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchport.candidates.backward import compare_gradients
+from torchport.candidates.forward import compare_forward
+from torchport.candidates.pair import NOT_COMPARED
+from torchport.errors import ParityError, UsageError
+from torchport.parity.result import Divergence, Measured
+from torchport.report import phrases
+from torchport.report.model import Report
+
+if TYPE_CHECKING:
+    import torch
+
+    from torchport.candidates.names import Map
+
+__all__ = ["assert_parity", "compare_gradients", "compare_models"]
+_NAMED = 6
+
+
+def assert_parity(
+    reference: torch.nn.Module,
+    candidate: Any,
+    args: tuple | list | torch.Tensor,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    layers: bool = True,
+    gradients: bool = False,
+    map: Map | None = None,
+    msg: str | None = None,
+    out: str | Path | None = None,
+) -> Report:
+    """Raises a ParityError, which is an AssertionError, unless the candidate computes what the reference computes.
+
+    The candidate is another module, a function, or a `torchport.Port`. The report is that of the forward pass.
+    With `gradients`, those are compared as well, after it. `out` is a directory to keep the report and the traces in.
+    """
+    __tracebackhide__ = True
+    if gradients and _is_port(candidate):
+        raise UsageError("TP0801", "a port computes no gradients", fix="leave gradients=True out")
+    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map}
+    report = compare_models(reference, candidate, args, kwargs, **options, out=out)
+    raise_unless_proven(report, msg)
+    if gradients:
+        place = None if out is None else Path(out) / "gradients"
+        raise_unless_proven(compare_gradients(reference, candidate, args, kwargs, **options, out=place), msg)
+    return report
+
+
+def compare_models(
+    reference: torch.nn.Module,
+    candidate: Any,
+    args: tuple | list | torch.Tensor,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    layers: bool = True,
+    map: Map | None = None,
+    out: str | Path | None = None,
+) -> Report:
+    """The report that `assert_parity` judges by, whatever its verdict."""
+    if not _is_port(candidate):
+        options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map, "out": out}
+        return compare_forward(reference, candidate, args, kwargs, **options)
+    if map is not None or not layers:
+        raise UsageError(
+            "TP0801", "a port is compared at every layer by its own names: no map=, no layers=False"
+        )
+    report = replace(candidate, model=reference).check(args, kwargs, rtol=rtol, atol=atol)
+    if out is not None:
+        report.write(Path(out) / "report.json")
+    return report
+
+
+def _is_port(candidate: Any) -> bool:
+    proof = sys.modules.get("torchport.proof")  # Whoever has a port has imported it.
+    return proof is not None and isinstance(candidate, proof.Port)
+
+
+def raise_unless_proven(report: Report, msg: str | None = None) -> None:
+    """Raises with the culprit, the numbers and the rule in the message, or with `msg`."""
+    __tracebackhide__ = True
+    divergence = report.first_divergence
+    if report.passed or divergence is None:
+        report.raise_for_divergence()
+        return
+    text = describe(report) if msg is None else msg
+    raise ParityError("TP0701", text, where=divergence.source)
+
+
+def describe(report: Report) -> str:
+    """The verdict in a few lines: the culprit, how wrong it is, and what was not compared."""
+    lines = [phrases.headline(report)]
+    if report.first_divergence is not None:
+        lines += _culprit(report.first_divergence)
+    if report.outputs is not None:
+        lines.append(f"  outputs  {phrases.outputs(report.outputs)}")
+    lines += _left_out(report)
+    if report.report is not None:
+        lines.append(f"  report   {report.report}")
+    judged = [layer for layer in report.layers if layer.own is not None or not layer.passed]
+    agree = sum(layer.passed for layer in judged)
+    lines.append(f"  {agree} of {len(judged)} layers agree; start with the culprit")
+    return "\n".join(lines)
+
+
+def _culprit(divergence: Divergence) -> list[str]:
+    lines = [
+        f"  culprit  {divergence.layer} ({divergence.type})",
+        f"  what     {phrases.culprit(divergence)}",
+    ]
+    measured = divergence.metrics
+    if measured is None or measured.incomparable is not None:
+        return lines
+    lines.append(f"  error    {phrases.error(measured)} (rule: {measured.rule})")
+    return [*lines, *_distance(measured)]
+
+
+def _distance(measured: Measured) -> list[str]:
+    noise = measured.noise
+    if noise is None or math.isnan(noise.candidate_rms):
+        return []
+    candidate, eager = (
+        f"max {phrases.number(largest)}, rms {phrases.number(rms)}"
+        for largest, rms in ((noise.candidate_max, noise.candidate_rms), (noise.floor_max, noise.floor_rms))
+    )
+    return [f"  truth    the candidate is {candidate} away from float64, eager PyTorch {eager}"]
+
+
+def _left_out(report: Report) -> list[str]:
+    """What was not compared, by the reason why."""
+    by_reason: dict[str, list[str]] = {}
+    for layer in report.layers:
+        if layer.passed and (layer.reason or "").startswith((NOT_COMPARED, "its ")):
+            by_reason.setdefault(layer.reason or "", []).append(layer.name)
+    lines = []
+    for reason, names in by_reason.items():
+        shown = ", ".join(names[:_NAMED]) + (
+            f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        )
+        lines.append(f"  but      {reason} ({len(names)}: {shown})")
+    return lines
