@@ -28,15 +28,13 @@ pub use summary::Summary;
 /// - `check!(self.probe, "node", value)` shows the value of one operation inside the call.
 #[macro_export]
 macro_rules! check {
-    (@inputs $probe:expr, [$($unused:literal)*],) => {};
-    (@inputs $probe:expr, [$index:literal $($later:literal)*], $input:ident $($rest:ident)*) => {
+    (@inputs $probe:expr, $index:expr,) => {};
+    (@inputs $probe:expr, $index:expr, $input:ident $($rest:ident)*) => {
         let $input = &$probe.input($index, $input)?;
-        $crate::check!(@inputs $probe, [$($later)*], $($rest)*);
+        $crate::check!(@inputs $probe, $index + 1, $($rest)*);
     };
     ($probe:expr => $($input:ident),+ $(,)?) => {
-        $crate::check!(
-            @inputs $probe, [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15], $($input)+
-        );
+        $crate::check!(@inputs $probe, 0, $($input)+);
     };
     ($probe:expr, $node:literal, $value:expr) => {
         $probe.node($node, $value)

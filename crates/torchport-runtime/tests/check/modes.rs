@@ -209,3 +209,21 @@ fn nobody_watches_after_a_run_even_one_that_failed() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn a_layer_may_have_many_inputs() -> Result<()> {
+    let (_dir, checker) = checker(&[("cat", floats(&[1.0])), ("cat<19", floats(&[9.0]))], &[]);
+    let checker = checker.mode(Mode::LockStep);
+    let probe = probe("cat");
+    let given = floats(&[1.0]);
+    let last = checker.watch(|| -> Result<Tensor> {
+        let [t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, t13, t14, t15, t16, t17, t18, t19] = [&given; 20];
+        check!(probe => t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, t13, t14, t15, t16, t17, t18, t19);
+        for handed_on in [t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11, t12, t13, t14, t15, t16, t17, t18] {
+            assert_eq!(values(handed_on), [1.0]);
+        }
+        Ok(t19.clone())
+    })?;
+    assert_eq!(values(&last), [9.0]);
+    Ok(())
+}
