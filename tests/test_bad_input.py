@@ -321,6 +321,14 @@ class TestFilesOfAPort:
         _rewrite(port / "capture" / "net_trace.safetensors", "first")
         coded(_opened_check(port), "TP0311", "first")
 
+    def test_a_trace_whose_shapes_changed(self, port: Path) -> None:
+        path = port / "capture" / "net_trace.safetensors"
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata()
+        cut = {key: value[..., :1].clone() for key, value in load_file(path).items()}
+        save_file(cut, path, metadata)
+        coded(_opened_check(port), "TP0312", "shape")
+
     def test_a_trace_that_is_truncated(self, port: Path) -> None:
         path = port / "capture" / "net_trace.safetensors"
         path.write_bytes(path.read_bytes()[:-7])

@@ -139,6 +139,11 @@ CODES: dict[str, Explanation] = {
         "the same recording.",
         "Use the manifest and the trace of one recording, or record the model again.",
     ),
+    "TP0312": Explanation(
+        "the trace is of other shapes than the manifest",
+        "A value in the trace has another shape than the manifest says, so that the two are not of one recording.",
+        "Record the model again, which writes both.",
+    ),
     "TP0320": Explanation(
         "the weights file misses a tensor",
         "The port needs a tensor that the weights file does not have under that name.",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import safetensors
 
-from torchport.capture.graph import Graph
+from torchport.capture.graph import Dim, Graph
 from torchport.capture.plan import Plan
 from torchport.errors import TraceError, WeightsError
 from torchport.parity.trace import Trace
@@ -32,8 +32,8 @@ class Evidence:
 _STORED_FLOATS = ("F", "BF")
 
 
-def check_trace(path: Path, plan: Plan) -> None:
-    """Every value that the plan of calls names is in the trace."""
+def check_trace(path: Path, graph: Graph, plan: Plan) -> None:
+    """Every value that the plan of calls names is in the trace, in the shape that the graph has for it."""
     with Trace(path) as trace:
         for call in plan.calls.values():
             missing = [key for key in (*call.inputs, *call.outputs) if not trace.has(key)]
@@ -44,6 +44,22 @@ def check_trace(path: Path, plan: Plan) -> None:
                     where=str(path),
                     fix="record the model again, so that manifest and trace are of one recording",
                 )
+            for key, item in zip(call.inputs, graph.modules[call.module].inputs, strict=True):
+                shape = trace.shape(key)
+                if not _fits(shape, item.meta.shape):
+                    raise TraceError(
+                        "TP0312",
+                        f"{key!r} has the shape {list(shape)} in the trace, and the manifest has "
+                        f"{[size if isinstance(size, int) else 'any' for size in item.meta.shape]} for {call.name}",
+                        where=str(path),
+                    )
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[Dim, ...]) -> bool:
+    """Free sizes may be any."""
+    return len(shape) == len(expected) and all(
+        not isinstance(size, int) or size == found for found, size in zip(shape, expected, strict=True)
+    )
 
 
 def check_truth(path: Path) -> None:

@@ -126,7 +126,10 @@ class Port:
         graph = self._look_at_files(name)
         with self.timed("build", "building the port"):
             program = self.target.build(self._watched, self.progress)
+        self.seconds.pop("explain", None)
         report = self._compare(name, graph, program, rule)
+        if report.passed:
+            shutil.rmtree(self.folder / "snippets", ignore_errors=True)
         if explain and report.first_divergence is not None:
             from torchport.explain import explained
 
@@ -196,7 +199,7 @@ class Port:
         """What is missing is said before anything is built."""
         assert self.conversion is not None
         graph, _ = read_manifest(self._capture_file("manifest.json", name))
-        check_trace(self._capture_file("trace.safetensors", name), make_plan(graph))
+        check_trace(self._capture_file("trace.safetensors", name), graph, make_plan(graph))
         check_truth(self._capture_file("truth.safetensors", name))
         if (weights := self._watched.files.get("weights")) is not None:
             check_weights(weights, graph)

@@ -55,6 +55,10 @@ class Trace:
     def has(self, key: str) -> bool:
         return self.resolve(key) in self._keys
 
+    def shape(self, key: str) -> tuple[int, ...]:
+        """The shape of `key`, without its values."""
+        return tuple(self._file.get_slice(self.resolve(key)).get_shape())
+
     def get(self, key: str) -> torch.Tensor:
         """The tensor of `key`, mapped from the file rather than read."""
         stored = self.resolve(key)

@@ -1,0 +1,82 @@
+"""What a call computes itself, cut out of the model, computes the same from recorded values alone."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import zoo
+from torch import nn
+
+from torchport.capture.graph import CALL
+from torchport.explain.scene import look_at
+
+from .scenes import Recorded, observe, recorded
+
+
+class Twice(nn.Module):
+    """One layer called twice, with work of its own between the calls, and two outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 6)
+        self.head = nn.LSTM(6, 3, batch_first=True)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        first = self.inner(x * 2 + y)
+        second = self.inner(first.relu())
+        steps, _ = self.head(second[:, None])
+        return second - x, steps.sum(1)
+
+
+MODELS = {
+    "twice": lambda: (Twice(), (torch.randn(4, 6), torch.randn(4, 6))),
+    "mlp": zoo.ZOO["mlp"],
+    "cnn": zoo.ZOO["cnn"],
+    "bert": zoo.ZOO["bert"],
+    "llama": zoo.ZOO["llama"],
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    model, args = MODELS[request.param]()[:2]
+    made = recorded(model, args, tmp_path_factory.mktemp(request.param))
+    observe(made, {})
+    return made
+
+
+@pytest.mark.parametrize("stand_ins", [False, True], ids=["alone", "with stand-ins"])
+def test_every_call_alone_computes_what_it_computed_in_the_model(seen: Recorded, stand_ins: bool) -> None:
+    plan, golden = seen.capture.plan, seen.capture.golden
+    cut = 0
+    for name, call in plan.calls.items():
+        own = [node for node in seen.capture.graph.modules[call.module].nodes if node.op != CALL]
+        scene = look_at(seen.evidence, name, plan.calls[name].outputs[0], stand_ins=stand_ins)
+        if scene is None:
+            assert stand_ins or not own or call.outputs[0] in plan.aliases
+            continue
+        cut += 1
+        assert {node.name for node in scene.slice.nodes} <= {node.name for node in own}
+        for key in scene.slice.outputs:
+            assert torch.equal(scene.golden(key), golden[key]), (name, key)
+            assert torch.equal(scene.observed[key], golden[key])
+    assert cut > len(plan.calls) // 2
+
+
+def test_values_that_the_calls_inside_give_are_inputs(tmp_path: Path) -> None:
+    made = recorded(Twice(), (torch.randn(4, 6), torch.randn(4, 6)), tmp_path)
+    observe(made, {})
+    scene = look_at(made.evidence, "Twice", "Twice")
+    assert scene is not None
+    assert [node.op for node in scene.slice.nodes if "mul" in node.op or "relu" in node.op] == [
+        "aten.mul.Tensor",
+        "aten.relu.default",
+    ]
+    assert {"Twice<0", "Twice<1", "inner", "inner#1", "head"} == set(scene.slice.inputs)
+    assert {"inner<0", "inner#1<0", "head<0", "Twice", "Twice:1"} == set(scene.slice.outputs)
+
+
+def test_a_module_that_is_called_twice_has_no_stand_in(tmp_path: Path) -> None:
+    made = recorded(Twice(), (torch.randn(4, 6), torch.randn(4, 6)), tmp_path)
+    observe(made, {})
+    assert look_at(made.evidence, "Twice", "Twice", stand_ins=True) is None
