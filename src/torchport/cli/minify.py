@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from torchport.cli import options
-from torchport.cli.output import print_json, print_summary
+from torchport.cli.output import print_json
 from torchport.cli.progress import Progress
 
 
@@ -24,9 +24,9 @@ def minify(
 
         port = Port.open(directory)
         port.progress = progress
-        found = reduce(port).model_dump()
+        found = reduce(port)
     if as_json:
-        print_json(found)
+        print_json(found.model_dump())
     else:
-        print_summary(found)
+        typer.echo(found.as_text())
     return 0

@@ -17,7 +17,7 @@ from torchport.errors import ReportError, TorchportError
 from torchport.explain.case import Case, case_of, resized, rounded, smaller_sizes
 from torchport.explain.edits import Edit, carried, edits_of
 from torchport.explain.explanation import scenes
-from torchport.explain.repro import Repro, hand_over
+from torchport.explain.repro import Repro, counted, hand_over
 from torchport.explain.scene import Scene, as_capture, look_at
 from torchport.explain.slice import some_operations
 from torchport.explain.trial import bind
@@ -96,7 +96,8 @@ class _Laboratory:
     def fails(self, case: Case) -> bool:
         """Ports the case, and says whether the port differs from torch."""
         self.tries += 1
-        self.model.progress(f"trying {len(case.nodes)} operations on {case.elements} numbers")
+        size = f"{counted(len(case.nodes), 'operation')} on {counted(case.elements, 'number')}"
+        self.model.progress(f"trying {size}")
         try:
             capture = as_capture(case.graph, case.weights, list(case.inputs.values()))
             port = Port(case.graph.name, self.model.target, self.folder, capture=capture)

@@ -42,6 +42,25 @@ class Repro(BaseModel):
     output: str
     """What the script printed in a process of its own."""
 
+    def as_text(self) -> str:
+        tensors = {**self.inputs, **self.weights}
+        shapes = ", ".join(f"{name} {list(shape)}" for name, shape in tensors.items())
+        told = self.output.replace("\n", "\n           ")
+        lines = (
+            f"{self.layer} fails with {counted(len(self.operations), 'operation')} ({self.tries} tries)",
+            "",
+            f"operation  {', '.join(self.operations)}",
+            f"tensors    {shapes}",
+            f"script     {self.script}",
+            f"Rust test  {self.test}",
+            f"it says    {told}",
+        )
+        return "\n".join(lines)
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
 
 def hand_over(port: Port, case: Case, culprit: Divergence, tries: int) -> Repro:
     assert port.conversion is not None
