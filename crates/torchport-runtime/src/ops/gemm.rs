@@ -33,26 +33,6 @@ pub(crate) unsafe fn gemm<T: Real>(
 ) {
     let Sizes { m, n, k } = sizes;
     assert!(lhs.holds(m, k) && rhs.holds(k, n), "matrix out of bounds");
-    let vector = |column: Mat<T>| -> Vec<T> {
-        (0..k)
-            .map(|i| column.values[i * column.row_stride])
-            .collect()
-    };
-    let is_done = match (m, n) {
-        _ if m * n * k == 0 => false,
-        (_, 1) => gemv::<T>(m, target, lhs, &vector(rhs), parallel),
-        (1, _) => gemv::<T>(
-            n,
-            target.transposed(),
-            rhs.transposed(),
-            &vector(lhs.transposed()),
-            parallel,
-        ),
-        _ => false,
-    };
-    if is_done {
-        return;
-    }
     // A few rows by many columns: read the many in place and copy the few.
     if m < n && m <= 32 {
         let sizes = Sizes { m: n, n: m, k };
@@ -83,6 +63,13 @@ pub(crate) unsafe fn multiply<T: Real>(
     if m * n * k == 0 {
         let zeros = vec![T::ZERO; n];
         return (0..m).for_each(|row| target.from(row, 0).put(&zeros, n.max(1), 1, n));
+    }
+    if n == 1 {
+        let mut column = vec![T::ZERO; k];
+        rhs.copy(0..k, 0, 1, 1, &mut column);
+        if gemv(m, target, lhs, &column, parallel) {
+            return;
+        }
     }
     let threads = rayon::current_num_threads();
     if !parallel || threads == 1 || m * n * k < PARALLEL_FROM {
