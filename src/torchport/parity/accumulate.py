@@ -1,8 +1,23 @@
-"""Running sums over pairs of chunks, in float64: everything that a comparison is made of."""
+"""Running sums over pairs of chunks, in float64: everything that a comparison is made of.
+
+Every element is widened exactly and every difference taken in float64, so maxima, ratios and counts are those of
+float64. A sum over n elements is off by at most n * 2**-53 of the sum of its terms' magnitudes.
+"""
 
 import math
 
 import numpy as np
+
+BLOCK = 8192
+"""Products that one call of BLAS sums. Above 10000 OpenBLAS starts threads, which wait for torch's on a busy
+machine and cost many times what they save."""
+_ADDED = (
+    *("count", "finite", "mismatches", "with_truth"),
+    *("nan_golden", "nan_candidate", "nan_mismatches", "inf_mismatches"),
+    *("absolute_error", "squared_error", "golden_squares", "candidate_squares", "product"),
+    *("floor_squares", "distance_squares"),
+)
+_LARGEST = ("max_abs", "max_rel", "excess", "golden_max", "floor_max", "distance_max")
 
 
 class Sums:
@@ -27,6 +42,7 @@ class Sums:
         self.floor_max = self.distance_max = 0.0
         self._first_nonfinite: int | None = None
         self._largest_error: int | None = None
+        self._rooms: dict[str, np.ndarray] = {}
 
     @property
     def worst_at(self) -> int | None:
@@ -47,6 +63,44 @@ class Sums:
                 self._add_exact(start, golden, candidate)
             else:
                 self._add_floating(start, golden, candidate, residual)
+
+    def add_equal(self, both: np.ndarray) -> None:
+        """Take in a chunk that is the same, bit by bit, on both sides."""
+        self.count += both.size
+        with np.errstate(all="ignore"):
+            wide = both.astype(np.float64) if both.dtype.kind in "biu" else both
+            squares = _dot(wide, wide)
+            if not math.isfinite(squares):
+                not_a_number = int(np.isnan(wide).sum())
+                self.nan_golden += not_a_number
+                self.nan_candidate += not_a_number
+                wide = wide[np.isfinite(wide)]
+                squares = _dot(wide, wide)
+            if wide.size:
+                self.golden_max = max(
+                    self.golden_max, float(np.abs(wide, out=self._room("magnitude", wide)).max())
+                )
+        self.finite += wide.size
+        self.golden_squares += squares
+        self.candidate_squares += squares
+        self.product += squares
+
+    def merge(self, later: "Sums") -> None:
+        """Take in what `later` has summed up over elements that come after all of these."""
+        for name in _ADDED:
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        if later.max_abs > self.max_abs:
+            self._largest_error = later._largest_error
+        if self._first_nonfinite is None:
+            self._first_nonfinite = later._first_nonfinite
+        for name in _LARGEST:
+            setattr(self, name, max(getattr(self, name), getattr(later, name)))
+
+    def room(self, use: str, size: int) -> np.ndarray:
+        """Memory for float64 numbers, the same for each chunk, so that it stays in the processor's cache."""
+        if use not in self._rooms or self._rooms[use].size < size:
+            self._rooms[use] = np.empty(size)
+        return self._rooms[use][:size]
 
     def mean(self, total: float) -> float:
         return self._over(total, self.finite)
@@ -84,7 +138,9 @@ class Sums:
         error = np.abs(wide_candidate - wide_golden)
         # Beyond 2**53 two different integers can be the same float64.
         error = np.where(unequal, np.maximum(error, 1.0), 0.0)
-        self._add_errors(wide_golden, wide_candidate, error, start, None)
+        squares = _dot(wide_golden, wide_golden), _dot(wide_candidate, wide_candidate)
+        self._add_finite(wide_golden, wide_candidate, squares)
+        self._add_errors(error, np.abs(wide_golden), start, None)
 
     def _add_floating(
         self,
@@ -93,17 +149,23 @@ class Sums:
         candidate: np.ndarray,
         residual: np.ndarray | None,
     ) -> None:
-        finite = np.isfinite(golden) & np.isfinite(candidate)
+        squares = _dot(golden, golden), _dot(candidate, candidate)
         places = None
-        if not finite.all():
-            self._add_nonfinite(start, golden, candidate, finite)
-            places = np.flatnonzero(finite)
-            golden, candidate = golden[finite], candidate[finite]
-            residual = None if residual is None else residual[finite]
-        difference = candidate - golden
-        self._add_errors(golden, candidate, np.abs(difference), start, places)
+        # A sum of squares is finite only if every element is: one pass less than to look at each.
+        if not math.isfinite(squares[0] + squares[1]):
+            finite = np.isfinite(golden) & np.isfinite(candidate)
+            if not finite.all():
+                self._add_nonfinite(start, golden, candidate, finite)
+                places = np.flatnonzero(finite)
+                golden, candidate = golden[finite], candidate[finite]
+                squares = _dot(golden, golden), _dot(candidate, candidate)
+                residual = None if residual is None else residual[finite]
+        difference = np.subtract(candidate, golden, out=self._room("error", golden))
         if residual is not None:
             self._add_distances(difference, residual)
+        self._add_finite(golden, candidate, squares)
+        error = np.abs(difference, out=self._room("error", golden))
+        self._add_errors(error, np.abs(golden, out=self._room("magnitude", golden)), start, places)
 
     def _add_nonfinite(
         self, start: int, golden: np.ndarray, candidate: np.ndarray, finite: np.ndarray
@@ -123,33 +185,45 @@ class Sums:
             if self._first_nonfinite is None:
                 self._first_nonfinite = start + int(places[wrong.argmax()])
 
+    def _add_finite(self, golden: np.ndarray, candidate: np.ndarray, squares: tuple[float, float]) -> None:
+        self.finite += golden.size
+        self.golden_squares += squares[0]
+        self.candidate_squares += squares[1]
+        self.product += _dot(golden, candidate)
+
     def _add_errors(
-        self,
-        golden: np.ndarray,
-        candidate: np.ndarray,
-        error: np.ndarray,
-        start: int,
-        places: np.ndarray | None,
+        self, error: np.ndarray, magnitude: np.ndarray, start: int, places: np.ndarray | None
     ) -> None:
         if not error.size:
             return
-        magnitude = np.abs(golden)
-        self.finite += error.size
-        self.absolute_error += float(error.sum())
-        self.squared_error += _dot(error, error)
-        self.golden_squares += _dot(magnitude, magnitude)
-        self.candidate_squares += _dot(candidate, candidate)
-        self.product += _dot(golden, candidate)
         self.golden_max = max(self.golden_max, float(magnitude.max()))
         worst = int(error.argmax())
-        if error[worst] > self.max_abs:
-            self.max_abs = float(error[worst])
+        largest = float(error[worst])
+        if largest > self.max_abs:
+            self.max_abs = largest
             self._largest_error = start + (worst if places is None else int(places[worst]))
-        if self.max_abs > 0.0:
-            allowed = self.atol + self.rtol * magnitude
-            self.mismatches += int(np.count_nonzero(error > allowed))
-            self.excess = max(self.excess, _largest_ratio(error, allowed))
-            self.max_rel = max(self.max_rel, _largest_ratio(error, magnitude))
+        if largest > 0.0:
+            self.absolute_error += float(error.sum())
+            self.squared_error += _dot(error, error)
+            self._add_ratios(error, magnitude)
+
+    def _add_ratios(self, error: np.ndarray, magnitude: np.ndarray) -> None:
+        """Errors as multiples of what is allowed at their place, and of the golden value."""
+        room = self._room("ratio", error)
+        allowed = np.multiply(magnitude, self.rtol, out=room)
+        allowed += self.atol
+        # 0 / 0 is the only way to a NaN here, and is no error.
+        ratio = np.divide(error, allowed, out=room)
+        excess = float(np.fmax.reduce(ratio, initial=0.0))
+        if excess > 1.0:
+            # error > allowed, said of the ratio: a quotient is never rounded to or across 1.
+            self.mismatches += int(np.count_nonzero(ratio > 1.0))
+        self.excess = max(self.excess, excess)
+        relative = np.divide(error, magnitude, out=room)
+        self.max_rel = max(self.max_rel, float(np.fmax.reduce(relative, initial=0.0)))
+
+    def _room(self, use: str, like: np.ndarray) -> np.ndarray | None:
+        return self.room(use, like.size) if like.dtype == np.float64 else None
 
     def _add_distances(self, difference: np.ndarray, residual: np.ndarray) -> None:
         known = np.isfinite(residual)
@@ -166,14 +240,11 @@ class Sums:
 
 
 def _dot(first: np.ndarray, second: np.ndarray) -> float:
-    # Not np.dot: its threads wait for torch's on a busy machine, and cost ten times what they save.
+    """The sum of products of two vectors, by BLAS, a block at a time."""
     if first.dtype.kind == "c":
         return _dot(first.real, second.real) + _dot(first.imag, second.imag)
-    return float(np.einsum("i,i->", first, second))
-
-
-def _largest_ratio(error: np.ndarray, limit: np.ndarray) -> float:
-    """The largest error / limit, where no error is 0 and an error with no limit is infinite."""
-    ratio = error / limit
-    # 0 / 0 is the only way to a NaN here.
-    return float(np.fmax.reduce(ratio, initial=0.0))
+    if first.size <= BLOCK:
+        return float(np.vecdot(first, second))
+    whole = first.size - first.size % BLOCK
+    blocks = np.vecdot(first[:whole].reshape(-1, BLOCK), second[:whole].reshape(-1, BLOCK))
+    return sum(blocks.tolist(), _dot(first[whole:], second[whole:]) if whole < first.size else 0.0)

@@ -2,8 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,20 +10,22 @@ from pydantic import BaseModel, ConfigDict
 
 from torchport.parity import dtypes
 from torchport.parity.accumulate import Sums
+from torchport.parity.widen import bits_of, widen
 
 TensorLike = torch.Tensor | np.ndarray
 CHUNK = 1 << 15
 """Elements at a time: a chunk's float64 copies fit a processor's cache."""
 
 
-_KNOWN_TO_NUMPY = {
-    torch.bfloat16: torch.float32,
-    torch.float8_e4m3fn: torch.float32,
-    torch.float8_e4m3fnuz: torch.float32,
-    torch.float8_e5m2: torch.float32,
-    torch.float8_e5m2fnuz: torch.float32,
-    torch.complex32: torch.complex64,
-}
+class Form(NamedTuple):
+    """What can be known of a tensor without reading it."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
 
 
 class Noise(BaseModel):
@@ -94,15 +95,66 @@ def compare(
     Integers and bools are compared exactly, whatever the tolerances.
     """
     golden_tensor, candidate_tensor = _as_tensor(golden), _as_tensor(candidate)
-    tolerances = _tolerances(golden_tensor.dtype, candidate_tensor.dtype, rtol, atol)
-    reason = _why_incomparable(golden_tensor, candidate_tensor)
-    if reason is not None:
-        return _incomparable(golden_tensor, candidate_tensor, tolerances, reason)
+    pair = Pair(_form(golden_tensor), _form(candidate_tensor), rtol=rtol, atol=atol)
+    if pair.incomparable is not None:
+        return pair.metrics(pair.sums())
     truth = _usable_residual(golden_tensor, residual)
-    sums = Sums(*tolerances)
-    for start, parts in _chunks(golden_tensor, candidate_tensor, truth, chunk):
-        sums.add(start, *parts)
-    return _finish(sums, golden_tensor, candidate_tensor, tolerances, truth is not None)
+    golden_bits, candidate_bits = bits_of(golden_tensor), bits_of(candidate_tensor)
+    distances = None if truth is None else widen(bits_of(truth), truth.dtype)
+    sums = pair.sums()
+    for start in range(0, pair.numel, chunk):
+        here = slice(start, start + chunk)
+        part = None if distances is None else distances[here]
+        pair.add(sums, start, golden_bits[here], candidate_bits[here], part)
+    return pair.metrics(sums, with_noise=truth is not None)
+
+
+class Pair:
+    """Two tensors to be set against each other, whose bits are taken in a chunk at a time."""
+
+    def __init__(self, golden: Form, candidate: Form, *, rtol: float | None, atol: float | None) -> None:
+        self.golden, self.candidate = golden, candidate
+        self.tolerances = _tolerances(golden.dtype, candidate.dtype, rtol, atol)
+        self.incomparable = _why_incomparable(golden, candidate)
+
+    @property
+    def numel(self) -> int:
+        """How many elements there are to compare."""
+        return 0 if self.incomparable is not None else self.golden.numel
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes that an element takes up, in both together."""
+        return self.golden.dtype.itemsize + self.candidate.dtype.itemsize
+
+    def sums(self) -> Sums:
+        return Sums(*self.tolerances)
+
+    def add(
+        self,
+        sums: Sums,
+        start: int,
+        golden: np.ndarray,
+        candidate: np.ndarray,
+        residual: np.ndarray | None = None,
+    ) -> None:
+        """Add flat chunks of bits, and float64 residuals, to `sums`; their first element has the index `start`."""
+        equal = residual is None and self.golden.dtype == self.candidate.dtype
+        if equal and bool((golden == candidate).all()):
+            sums.add_equal(widen(golden, self.golden.dtype, sums.room("golden", golden.size)))
+        else:
+            wide_golden = widen(golden, self.golden.dtype, sums.room("golden", golden.size))
+            wide_candidate = widen(candidate, self.candidate.dtype, sums.room("candidate", golden.size))
+            sums.add(start, wide_golden, wide_candidate, residual)
+
+    def metrics(self, sums: Sums, *, with_noise: bool = False) -> Metrics:
+        if self.incomparable is not None:
+            return _incomparable(self, self.incomparable)
+        return _finish(sums, self, with_noise)
+
+
+def _form(tensor: torch.Tensor) -> Form:
+    return Form(tensor.dtype, tuple(tensor.shape))
 
 
 def _as_tensor(value: TensorLike) -> torch.Tensor:
@@ -123,7 +175,7 @@ def _tolerances(
     return dtypes.Tolerances(usual.rtol if rtol is None else rtol, usual.atol if atol is None else atol)
 
 
-def _why_incomparable(golden: torch.Tensor, candidate: torch.Tensor) -> str | None:
+def _why_incomparable(golden: Form, candidate: Form) -> str | None:
     if golden.shape != candidate.shape:
         return f"shape {list(candidate.shape)} where {list(golden.shape)} was expected"
     if not dtypes.comparable(golden.dtype, candidate.dtype):
@@ -142,42 +194,10 @@ def _usable_residual(golden: torch.Tensor, residual: TensorLike | None) -> torch
     return tensor
 
 
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-
-
-def _chunks(
-    golden: torch.Tensor,
-    candidate: torch.Tensor,
-    residual: torch.Tensor | None,
-    size: int,
-) -> Iterator[tuple[int, Parts]]:
-    golden_flat, candidate_flat = golden.reshape(-1), candidate.reshape(-1)
-    residual_flat = None if residual is None else residual.reshape(-1)
-    for start in range(0, golden_flat.numel(), size):
-        here = slice(start, start + size)
-        truth = None if residual_flat is None else _array(residual_flat[here])
-        yield start, (_array(golden_flat[here]), _array(candidate_flat[here]), truth)
-
-
-def _array(part: torch.Tensor) -> np.ndarray:
-    """Floats in the widest precision; integers and bools as they are, to be compared exactly."""
-    part = part.cpu().resolve_conj().resolve_neg()
-    array = part.to(_KNOWN_TO_NUMPY.get(part.dtype, part.dtype)).numpy()
-    if array.dtype.kind in "fc":
-        return array.astype(np.result_type(array.dtype, np.float64))
-    return array
-
-
-def _finish(
-    sums: Sums,
-    golden: torch.Tensor,
-    candidate: torch.Tensor,
-    tolerances: dtypes.Tolerances,
-    with_noise: bool,
-) -> Metrics:
+def _finish(sums: Sums, pair: Pair, with_noise: bool) -> Metrics:
     worst = None
     if sums.worst_at is not None:
-        worst = tuple(int(i) for i in np.unravel_index(sums.worst_at, golden.shape))
+        worst = tuple(int(i) for i in np.unravel_index(sums.worst_at, pair.golden.shape))
     mse = sums.mean(sums.squared_error)
     noise = None
     if with_noise:
@@ -205,16 +225,11 @@ def _finish(
         golden_max=sums.largest(sums.golden_max),
         excess=sums.largest(sums.excess),
         noise=noise,
-        **_described(golden, candidate, tolerances),
+        **_described(pair),
     )
 
 
-def _incomparable(
-    golden: torch.Tensor,
-    candidate: torch.Tensor,
-    tolerances: dtypes.Tolerances,
-    reason: str,
-) -> Metrics:
+def _incomparable(pair: Pair, reason: str) -> Metrics:
     errors = ("max_abs", "mean_abs", "max_rel", "mse", "rmse", "cosine", "excess")
     counts = ("nan_golden", "nan_candidate", "nan_mismatches", "inf_mismatches")
     unknown: dict[str, Any] = dict.fromkeys((*errors, "golden_rms", "golden_max"), math.nan)
@@ -224,19 +239,17 @@ def _incomparable(
         mismatch_pct=100.0,
         worst_index=None,
         incomparable=reason,
-        **_described(golden, candidate, tolerances),
+        **_described(pair),
     )
 
 
-def _described(
-    golden: torch.Tensor, candidate: torch.Tensor, tolerances: dtypes.Tolerances
-) -> dict[str, Any]:
+def _described(pair: Pair) -> dict[str, Any]:
     return {
-        "numel": golden.numel(),
-        "rtol": tolerances.rtol,
-        "atol": tolerances.atol,
-        "golden_shape": tuple(golden.shape),
-        "candidate_shape": tuple(candidate.shape),
-        "golden_dtype": dtypes.name_of(golden.dtype),
-        "candidate_dtype": dtypes.name_of(candidate.dtype),
+        "numel": pair.golden.numel,
+        "rtol": pair.tolerances.rtol,
+        "atol": pair.tolerances.atol,
+        "golden_shape": pair.golden.shape,
+        "candidate_shape": pair.candidate.shape,
+        "golden_dtype": dtypes.name_of(pair.golden.dtype),
+        "candidate_dtype": dtypes.name_of(pair.candidate.dtype),
     }

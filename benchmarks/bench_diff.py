@@ -1,0 +1,133 @@
+"""How long `torchport diff` takes on two large files, and how much memory, beside reading both once.
+
+    python benchmarks/bench_diff.py                     # 10 GB each: a few minutes, and 20 GB of disk
+    python benchmarks/bench_diff.py --gigabytes 1 --dtype bfloat16
+
+Writes two safetensors files, which differ slightly at every element, and compares them, then A with a link to A.
+Measures in turns with `cat A B > /dev/null`. The page cache is dropped before each measurement, where this process
+may do so. Memory is the peak of what the command holds itself (VmHWM), which includes torch. Exits with 1 where diff
+takes more than twice the time of cat, or 500 MB.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from torchport.files import cache_directory
+
+TIMES, MEGABYTES = 2.0, 500.0
+TENSOR = 1 << 25
+"""Elements of each tensor: 128 MiB of float32."""
+CODES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
+DIFF = """
+import re, sys
+from pathlib import Path
+from torchport.cli import main
+code = main(["diff", *sys.argv[1:]])
+print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def write(folder: Path, size: int, dtype: torch.dtype) -> tuple[Path, Path]:
+    """Two files of `size` bytes in tensors of one dtype; B's values are off by a part in 10**6, or by one rounding."""
+    count = max(1, round(size / TENSOR / dtype.itemsize))
+    name = str(dtype).removeprefix("torch.")
+    length = TENSOR * dtype.itemsize
+    header = {
+        f"layer.{i}.weight": {
+            "dtype": CODES[name],
+            "shape": [TENSOR // 4096, 4096],
+            "data_offsets": [i * length, (i + 1) * length],
+        }
+        for i in range(count)
+    }
+    text = json.dumps(header).encode()
+    golden = torch.randn(TENSOR, generator=torch.Generator().manual_seed(0)).to(dtype)
+    step = max(1e-6, torch.finfo(dtype).eps)
+    candidate = (golden.double() * (1 + step)).to(dtype)
+    paths = folder / "a.safetensors", folder / "b.safetensors"
+    for path, values in zip(paths, (golden, candidate), strict=True):
+        with path.open("wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for _ in range(count):
+                file.write(values.view(torch.uint8).numpy().data)
+            file.flush()
+            os.fsync(file.fileno())
+    return paths
+
+
+def drop_caches() -> bool:
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError:
+        return False
+    return True
+
+
+def timed(command: list[str], allowed: tuple[int, ...] = (0,)) -> tuple[float, str]:
+    began = time.perf_counter()
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode not in allowed:
+        raise SystemExit(f"{command[0]} ended with {done.returncode}: {done.stderr}")
+    return time.perf_counter() - began, done.stderr
+
+
+def measure(label: str, first: Path, second: Path, code: int, runs: int, cold: bool) -> bool:
+    """Whether diff keeps its limits on two files; the best of several runs of each counts."""
+    cat, took, held = [], [], []
+    for _ in range(runs):
+        if cold:
+            drop_caches()
+        cat.append(timed(["cat", str(first), str(second)])[0])
+        if cold:
+            drop_caches()
+        seconds, said = timed([sys.executable, "-c", DIFF, str(first), str(second), "--json"], (code,))
+        took.append(seconds)
+        held.append(int(said.split()[-1]) / 1e3 * 1.024)
+    times = min(took) / min(cat)
+    ok = times <= TIMES and max(held) <= MEGABYTES
+    state = "cold" if cold else "as the cache has it"
+    print(
+        f"{label:<10} {state}: diff {min(took):6.1f} s, cat {min(cat):6.1f} s, {times:4.2f} times (limit {TIMES:g}); "
+        f"{max(held):.0f} MB (limit {MEGABYTES:.0f})",
+        flush=True,
+    )
+    return ok
+
+
+def stopped(*_: object) -> None:
+    raise SystemExit("stopped")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--gigabytes", type=float, default=10.0, help="the size of each file")
+    parser.add_argument("--dtype", choices=sorted(CODES), default="float32")
+    parser.add_argument("--runs", type=int, default=1, help="how often each is measured; the fastest counts")
+    parser.add_argument("--warm", action="store_true", help="leave the page cache as it is")
+    parser.add_argument("--dir", type=Path, help="where the files are written, and deleted again")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, stopped)
+    place = given.dir or cache_directory()
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-diff-", dir=place) as scratch:
+        print(f"writing 2 x {given.gigabytes:g} GB of {given.dtype}", flush=True)
+        first, second = write(Path(scratch), int(given.gigabytes * 1e9), getattr(torch, given.dtype))
+        cold = not given.warm and drop_caches()
+        differ = measure("different", first, second, 1, given.runs, cold)
+        second.unlink()
+        os.link(first, second)
+        return 0 if measure("identical", first, second, 0, given.runs, cold) and differ else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
