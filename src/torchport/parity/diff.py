@@ -16,7 +16,6 @@ from torchport.parity.diff_stream import Work, measure
 from torchport.parity.metrics import Metrics, Pair
 from torchport.parity.sources import Given, Source
 from torchport.parity.tolerance import Fixed
-from torchport.parity.widen import is_known
 
 SAY_EVERY = 2.0
 """Seconds between two reports of progress."""
@@ -70,8 +69,8 @@ def _rule(rtol: float | None, atol: float | None) -> Fixed:
 def _work(both: Both, golden: Source, candidate: Source, rule: Fixed) -> Work:
     tensors = golden.tensors[both.golden], candidate.tensors[both.candidate]
     for tensor, source in zip(tensors, (golden, candidate), strict=True):
-        if not is_known(tensor.form.dtype):
-            message = f"{both.name} is {dtypes.name_of(tensor.form.dtype)}, which cannot be compared"
+        if tensor.form.dtype not in dtypes.DTYPES:
+            message = f"{both.name} is {tensor.form.dtype}, which cannot be compared"
             raise WeightsError("TP0322", message, where=source.what, fix="Leave it out with --ignore.")
     pair = Pair(tensors[0].form, tensors[1].form, rtol=rule.rtol, atol=rule.atol)
     return Work(pair, *tensors)
@@ -81,8 +80,8 @@ def _entry(both: Both, metrics: Metrics, rule: Fixed) -> Entry:
     return Entry(
         **dict(metrics),
         **rule.judge(metrics)._asdict(),
-        key=both.name,
-        candidate_key=both.candidate_name,
+        name=both.name,
+        candidate_name=both.candidate_name,
         identical=is_identical(metrics),
     )
 
@@ -102,7 +101,7 @@ def _difference(
     if not elements and not failed and not missing:
         where = f"{golden.what} and {candidate.what}"
         raise ReportError("TP0342", "every tensor that both have is empty, so nothing is proven", where=where)
-    identical = sum(entry.identical and bool(entry.passed) for entry in entries)
+    identical = sum(entry.identical and entry.passed for entry in entries)
     return Difference(
         passed=not failed and not missing,
         rule="assert_close by dtype" if rule == Fixed() else rule.name,
@@ -135,7 +134,7 @@ def _warnings(golden: Source, candidate: Source, entries: Iterable[Entry]) -> It
     for letter, source in (("A", golden), ("B", candidate)):
         if count := len(source.skipped):
             yield f"{letter} has {count} {'entry' if count == 1 else 'entries'} that are no tensors: not compared"
-    if shared := [entry.key for entry in entries if entry.passed and entry.nan_golden]:
+    if shared := [entry.name for entry in entries if entry.passed and entry.nan_golden]:
         more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
         yield f"NaN at the same places in both: {shared[0]}{more}"
 

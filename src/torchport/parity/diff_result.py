@@ -6,14 +6,21 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from torchport.parity.metrics import Metrics
-from torchport.parity.result import Measured
 
 
-class Entry(Measured):
-    """One name that both have. `key` is A's name for it."""
+class Entry(Metrics):
+    """One name that both have, how far apart its tensors are, and whether that is near enough."""
 
-    candidate_key: str
+    name: str
+    """What A calls it."""
+    candidate_name: str
     """What B calls it, before --map."""
+    passed: bool
+    rule: str
+    ratio: float
+    """How near the limit of the rule: above 1 fails."""
+    reason: str | None
+    """Why it failed."""
     identical: bool
     """Of one dtype, and equal at every element; NaN equals NaN."""
 
@@ -82,5 +89,5 @@ def is_identical(metrics: Metrics) -> bool:
 
 
 def _goodness(entry: Entry) -> tuple[bool, float, float]:
-    ratio = math.inf if entry.ratio is None or math.isnan(entry.ratio) else entry.ratio
-    return bool(entry.passed), -ratio, -math.inf if math.isnan(entry.max_abs) else -entry.max_abs
+    ratio = math.inf if math.isnan(entry.ratio) else entry.ratio
+    return entry.passed, -ratio, -math.inf if math.isnan(entry.max_abs) else -entry.max_abs

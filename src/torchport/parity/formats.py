@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 
 from torchport.errors import WeightsError
@@ -19,24 +18,24 @@ from torchport.parity.metrics import Form
 from torchport.parity.stored import InFile, InMemory, OpenFile, Stored
 
 _SAFETENSORS_DTYPES = {
-    "BOOL": torch.bool,
-    "U8": torch.uint8,
-    "I8": torch.int8,
-    "U16": torch.uint16,
-    "I16": torch.int16,
-    "U32": torch.uint32,
-    "I32": torch.int32,
-    "U64": torch.uint64,
-    "I64": torch.int64,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
-    "F8_E5M2": torch.float8_e5m2,
-    "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F32": torch.float32,
-    "F64": torch.float64,
-    "C64": torch.complex64,
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "U16": "uint16",
+    "I16": "int16",
+    "U32": "uint32",
+    "I32": "int32",
+    "U64": "uint64",
+    "I64": "int64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
 }
 _ZIP, _PICKLE, _LFS = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
 _AS_SAFETENSORS = (
@@ -79,6 +78,8 @@ def unreadable(path: Path, what: str, fix: str | None = None) -> WeightsError:
 
 def flat(tensors: Any, path: Path) -> Contents:
     """The tensors of nested dicts, lists and tuples, with the keys on the way to each joined by dots."""
+    import torch
+
     found: dict[str, Stored] = {}
     skipped = []
     for name, value in _leaves(tensors, ""):
@@ -108,7 +109,7 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def _safetensors(path: Path) -> Contents:
     try:
-        with safe_open(path, framework="pt") as checked:
+        with safe_open(path, framework="np") as checked:
             metadata: dict[str, str] = checked.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise unreadable(path, f"is cut off or no safetensors file: {error}") from error
@@ -143,6 +144,8 @@ def _aliases(metadata: dict[str, str], path: Path) -> dict[str, str]:
 
 
 def _pickled(path: Path, *, mapped: bool) -> Contents:
+    import torch
+
     try:
         with warnings.catch_warnings(action="ignore"):
             loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)

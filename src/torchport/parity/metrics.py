@@ -1,18 +1,22 @@
 """How far a candidate tensor is from the golden one, in one pass over both, a chunk at a time."""
 
+from __future__ import annotations
+
 import math
 import warnings
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from pydantic import BaseModel, ConfigDict
 
 from torchport.parity import dtypes
 from torchport.parity.accumulate import Sums
 from torchport.parity.widen import bits_of, widen
 
-TensorLike = torch.Tensor | np.ndarray
+if TYPE_CHECKING:
+    import torch
+
+    TensorLike = torch.Tensor | np.ndarray
 CHUNK = 1 << 15
 """Elements at a time: a chunk's float64 copies fit a processor's cache."""
 
@@ -20,12 +24,16 @@ CHUNK = 1 << 15
 class Form(NamedTuple):
     """What can be known of a tensor without reading it."""
 
-    dtype: torch.dtype
+    dtype: str
     shape: tuple[int, ...]
 
     @property
     def numel(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return dtypes.DTYPES[self.dtype].itemsize
 
 
 class Noise(BaseModel):
@@ -100,7 +108,7 @@ def compare(
         return pair.metrics(pair.sums())
     truth = _usable_residual(golden_tensor, residual)
     golden_bits, candidate_bits = bits_of(golden_tensor), bits_of(candidate_tensor)
-    distances = None if truth is None else widen(bits_of(truth), truth.dtype)
+    distances = None if truth is None else widen(bits_of(truth), dtypes.name_of(truth.dtype))
     sums = pair.sums()
     for start in range(0, pair.numel, chunk):
         here = slice(start, start + chunk)
@@ -125,7 +133,7 @@ class Pair:
     @property
     def itemsize(self) -> int:
         """Bytes that an element takes up, in both together."""
-        return self.golden.dtype.itemsize + self.candidate.dtype.itemsize
+        return self.golden.itemsize + self.candidate.itemsize
 
     def sums(self) -> Sums:
         return Sums(*self.tolerances)
@@ -154,10 +162,12 @@ class Pair:
 
 
 def _form(tensor: torch.Tensor) -> Form:
-    return Form(tensor.dtype, tuple(tensor.shape))
+    return Form(dtypes.name_of(tensor.dtype), tuple(tensor.shape))
 
 
 def _as_tensor(value: TensorLike) -> torch.Tensor:
+    import torch  # Not above: whoever compares files needs none of it.
+
     if isinstance(value, torch.Tensor):
         return value.detach()
     with warnings.catch_warnings():
@@ -166,9 +176,7 @@ def _as_tensor(value: TensorLike) -> torch.Tensor:
         return torch.from_numpy(np.asarray(value))
 
 
-def _tolerances(
-    golden: torch.dtype, candidate: torch.dtype, rtol: float | None, atol: float | None
-) -> dtypes.Tolerances:
+def _tolerances(golden: str, candidate: str, rtol: float | None, atol: float | None) -> dtypes.Tolerances:
     if dtypes.class_of(golden) in ("bool", "int"):
         return dtypes.EXACT
     usual = dtypes.usual_tolerances(golden, candidate)
@@ -179,14 +187,13 @@ def _why_incomparable(golden: Form, candidate: Form) -> str | None:
     if golden.shape != candidate.shape:
         return f"shape {list(candidate.shape)} where {list(golden.shape)} was expected"
     if not dtypes.comparable(golden.dtype, candidate.dtype):
-        found, expected = dtypes.name_of(candidate.dtype), dtypes.name_of(golden.dtype)
-        return f"dtype {found} where {expected} was expected"
+        return f"dtype {candidate.dtype} where {golden.dtype} was expected"
     return None
 
 
 def _usable_residual(golden: torch.Tensor, residual: TensorLike | None) -> torch.Tensor | None:
     """The residual, if it tells of something more exact than the golden tensor is."""
-    if residual is None or golden.dtype == torch.float64 or not golden.dtype.is_floating_point:
+    if residual is None or dtypes.name_of(golden.dtype) == "float64" or not golden.dtype.is_floating_point:
         return None
     tensor = _as_tensor(residual)
     if tensor.shape != golden.shape:
@@ -250,6 +257,6 @@ def _described(pair: Pair) -> dict[str, Any]:
         "atol": pair.tolerances.atol,
         "golden_shape": pair.golden.shape,
         "candidate_shape": pair.candidate.shape,
-        "golden_dtype": dtypes.name_of(pair.golden.dtype),
-        "candidate_dtype": dtypes.name_of(pair.candidate.dtype),
+        "golden_dtype": pair.golden.dtype,
+        "candidate_dtype": pair.candidate.dtype,
     }

@@ -12,16 +12,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import torch
-
-from torchport.capture.manifest import read_manifest
 from torchport.errors import ManifestError, WeightsError
 from torchport.parity import formats
 from torchport.parity.formats import Contents
 from torchport.parity.locate import locate
 from torchport.parity.stored import Stored
 
-Given = str | Path | Mapping[str, torch.Tensor]
+Given = str | Path | Mapping[str, Any]
+"""A path, or tensors by name, nested as they may be."""
 Place = tuple[float, int, list[str | int]]
 
 
@@ -85,6 +83,8 @@ class Source:
         """Where a name comes in the order of execution; None where there is no manifest that could tell."""
         if self.manifest is None:
             return None
+        from torchport.capture.manifest import read_manifest
+
         try:
             return _order(read_manifest(self.manifest)[1])
         except ManifestError:

@@ -1,17 +1,22 @@
 """Tensors where they lie: in a file, from which they are read a piece at a time, or in memory."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 
 from torchport.errors import WeightsError
+from torchport.parity import dtypes
 from torchport.parity.metrics import Form
 from torchport.parity.widen import bits_dtype, bits_of
+
+if TYPE_CHECKING:
+    import torch
 
 
 class Stored(Protocol):
@@ -67,7 +72,7 @@ class InFile:
         return wanted.view(dtype)
 
     def expect(self, start: int, stop: int) -> None:
-        size = self.form.dtype.itemsize
+        size = self.form.itemsize
         self.file.expect(self.offset + start * size, (stop - start) * size)
 
 
@@ -79,7 +84,7 @@ class InMemory:
 
     @property
     def form(self) -> Form:
-        return Form(self.tensor.dtype, tuple(self.tensor.shape))
+        return Form(dtypes.name_of(self.tensor.dtype), tuple(self.tensor.shape))
 
     def bits(self, start: int, stop: int, room: np.ndarray) -> np.ndarray:
         return self._bits[start:stop]

@@ -1,62 +1,85 @@
-"""From the bits of a tensor, as a file or torch has them, to numbers that numpy computes with without loss.
+"""From the bits of a tensor, as a file or torch has them, to numbers that numpy computes with, without loss.
 
-Floats become float64 and complex numbers complex128; integers and bools stay as they are.
+Floats become float64 and complex numbers complex128; integers and bools stay as they are. What numpy has no dtype for
+travels as unsigned integers.
 """
 
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
 
-_KNOWN = {
-    torch.bool: np.bool_,
-    torch.uint8: np.uint8,
-    torch.int8: np.int8,
-    torch.uint16: np.uint16,
-    torch.int16: np.int16,
-    torch.uint32: np.uint32,
-    torch.int32: np.int32,
-    torch.uint64: np.uint64,
-    torch.int64: np.int64,
-    torch.float32: np.float32,
-    torch.float64: np.float64,
-    torch.complex64: np.complex64,
-    torch.complex128: np.complex128,
+if TYPE_CHECKING:
+    import torch
+
+_AS_INTEGERS = {
+    "bfloat16": "uint16",
+    "float8_e4m3fn": "uint8",
+    "float8_e4m3fnuz": "uint8",
+    "float8_e5m2": "uint8",
+    "float8_e5m2fnuz": "uint8",
+    "complex32": "uint32",
 }
-_NARROW = {
-    torch.float16: (torch.uint16, torch.float32),
-    torch.bfloat16: (torch.uint16, torch.float32),
-    torch.float8_e4m3fn: (torch.uint8, torch.float32),
-    torch.float8_e4m3fnuz: (torch.uint8, torch.float32),
-    torch.float8_e5m2: (torch.uint8, torch.float32),
-    torch.float8_e5m2fnuz: (torch.uint8, torch.float32),
-    torch.complex32: (torch.uint32, torch.complex64),
+_EIGHT_BITS = {
+    "float8_e4m3fn": (4, 7, "fn"),
+    "float8_e4m3fnuz": (4, 8, "fnuz"),
+    "float8_e5m2": (5, 15, "ieee"),
+    "float8_e5m2fnuz": (5, 16, "fnuz"),
 }
-"""What numpy lacks, or widens more slowly than torch: the integers that hold its bits, and what torch widens it to."""
+"""Bits of the exponent, its bias, and which bits are no number."""
 
 
-def is_known(dtype: torch.dtype) -> bool:
-    return dtype in _KNOWN or dtype in _NARROW
-
-
-def bits_dtype(dtype: torch.dtype) -> np.dtype:
-    """The numpy dtype of the arrays that hold a tensor's bits: its own where numpy is good at it, or integers."""
-    return np.dtype(_KNOWN[_NARROW[dtype][0]] if dtype in _NARROW else _KNOWN[dtype])
+def bits_dtype(dtype: str) -> np.dtype:
+    """The numpy dtype of an array that holds the bits of a tensor."""
+    return np.dtype(_AS_INTEGERS.get(dtype, dtype))
 
 
 def bits_of(tensor: torch.Tensor) -> np.ndarray:
     """The elements of a tensor, flat, as `widen` takes them; not copied where they lie in memory in a row."""
+    import torch
+
     flat = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1).contiguous()
     # A tensor of one element counts as contiguous whatever its stride, and torch will not view that.
     flat = flat.as_strided(flat.shape, (1,))
-    return (flat.view(_NARROW[flat.dtype][0]) if flat.dtype in _NARROW else flat).numpy()
+    integers = _AS_INTEGERS.get(str(tensor.dtype).removeprefix("torch."))
+    return (flat if integers is None else flat.view(getattr(torch, integers))).numpy()
 
 
-def widen(bits: np.ndarray, dtype: torch.dtype, room: np.ndarray | None = None) -> np.ndarray:
-    """The numbers that `bits` of a tensor of `dtype` stand for, written to `room` where they are float64."""
-    if dtype in _NARROW:
-        bits = torch.from_numpy(bits).view(dtype).to(_NARROW[dtype][1]).numpy()
-    if bits.dtype == np.float32 and room is not None:
-        np.copyto(room[: bits.size], bits)
-        return room[: bits.size]
-    if bits.dtype.kind in "fc":
-        return bits.astype(np.result_type(bits.dtype, np.float64), copy=False)
-    return bits
+def widen(bits: np.ndarray, dtype: str, room: np.ndarray | None = None) -> np.ndarray:
+    """The numbers that `bits` of a tensor of `dtype` stand for, written to `room` where they become float64."""
+    if dtype == "bfloat16":
+        bits = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    elif dtype == "complex32":
+        bits = bits.view(np.float16).astype(np.float32).view(np.complex64)
+    elif dtype in _EIGHT_BITS:
+        return np.take(_eight_bits(dtype), bits)
+    if bits.dtype.kind == "c":
+        return bits.astype(np.complex128, copy=False)
+    if bits.dtype.kind != "f" or bits.dtype == np.float64:
+        return bits
+    wide = np.empty(bits.size) if room is None else room[: bits.size]
+    np.copyto(wide, bits)
+    return wide
+
+
+@cache
+def _eight_bits(dtype: str) -> np.ndarray:
+    """The numbers that the 256 patterns of an 8-bit float stand for."""
+    exponent_bits, bias, special = _EIGHT_BITS[dtype]
+    mantissa_bits = 7 - exponent_bits
+    pattern = np.arange(256)
+    sign = np.where(pattern < 128, 1.0, -1.0)
+    exponent = pattern % 128 >> mantissa_bits
+    fraction = pattern % (1 << mantissa_bits) / (1 << mantissa_bits)
+    normal = np.ldexp(1.0 + fraction, exponent - bias)
+    numbers = sign * np.where(exponent == 0, np.ldexp(fraction, 1 - bias), normal)
+    if special == "fnuz":  # No infinities and no -0: its pattern is the one NaN.
+        numbers[128] = np.nan
+    elif special == "fn":  # No infinities, and a NaN of each sign.
+        numbers[[127, 255]] = np.nan
+    else:
+        top = exponent == (1 << exponent_bits) - 1
+        numbers[top] = np.where(fraction[top] == 0, sign[top] * np.inf, np.nan)
+    return numbers

@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from torchport.parity.diff_result import Difference, Entry, Side
-from torchport.report import phrases
 
 WORST, NAMES = 10, 10
 _COLUMNS = ("Max abs", "RMS", "Cosine", "Mismatch")
@@ -54,10 +53,10 @@ def _first(difference: Difference, console: Console) -> None:
         return
     table = Table.grid(padding=(0, 2, 0, 0))
     order = "in the order of execution" if difference.order == "execution" else "in the order of A"
-    table.add_row(Text("First", style="bold"), Text.assemble((entry.key, "bold red"), f"  {order}"))
+    table.add_row(Text("First", style="bold"), Text.assemble((entry.name, "bold red"), f"  {order}"))
     table.add_row("  why", Text(entry.reason or ""))
     if entry.incomparable is None:
-        table.add_row("  error", Text(phrases.error(entry)))
+        table.add_row("  error", Text(_error(entry)))
     console.print(Padding(table, (1, 0, 0, 0)))
 
 
@@ -86,14 +85,23 @@ def _word(entry: Entry) -> Text:
 
 
 def _name(entry: Entry) -> str:
-    return entry.key if entry.key == entry.candidate_key else f"{entry.key} ({entry.candidate_key})"
+    return entry.name if entry.name == entry.candidate_name else f"{entry.name} ({entry.candidate_name})"
 
 
 def _numbers(entry: Entry) -> tuple[str, str, str, str]:
     if entry.incomparable is not None:
         return "-", "-", "-", "100 %"
-    errors = phrases.number(entry.max_abs), phrases.number(entry.rmse)
+    errors = _number(entry.max_abs), _number(entry.rmse)
     return *errors, f"{entry.cosine:.7g}", f"{entry.mismatch_pct:.3g} %"
+
+
+def _error(entry: Entry) -> str:
+    at = "" if entry.worst_index is None else f" at {list(entry.worst_index)}"
+    return f"max {_number(entry.max_abs)}{at}, rms {_number(entry.rmse)}, cosine {entry.cosine:.7g}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2g}"
 
 
 def _shape(entry: Entry) -> str:
