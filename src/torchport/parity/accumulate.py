@@ -4,6 +4,8 @@ Every element is widened exactly and every difference taken in float64, so maxim
 float64. A sum over n elements is off by at most n * 2**-53 of the sum of its terms' magnitudes.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
@@ -42,7 +44,7 @@ class Sums:
         self.floor_max = self.distance_max = 0.0
         self._first_nonfinite: int | None = None
         self._largest_error: int | None = None
-        self._rooms: dict[str, np.ndarray] = {}
+        self._room = np.empty(0)
 
     @property
     def worst_at(self) -> int | None:
@@ -65,27 +67,26 @@ class Sums:
                 self._add_floating(start, golden, candidate, residual)
 
     def add_equal(self, both: np.ndarray) -> None:
-        """Take in a chunk that is the same, bit by bit, on both sides."""
+        """Take in a chunk that is the same on both sides, NaN in the same places."""
         self.count += both.size
         with np.errstate(all="ignore"):
-            wide = both.astype(np.float64) if both.dtype.kind in "biu" else both
-            squares = _dot(wide, wide)
+            (wide,) = self._rows(1, both)
+            wide[:] = both
+            squares = float(_dots(wide, wide).real)
             if not math.isfinite(squares):
                 not_a_number = int(np.isnan(wide).sum())
                 self.nan_golden += not_a_number
                 self.nan_candidate += not_a_number
                 wide = wide[np.isfinite(wide)]
-                squares = _dot(wide, wide)
+                squares = float(_dots(wide, wide).real)
             if wide.size:
-                self.golden_max = max(
-                    self.golden_max, float(np.abs(wide, out=self._room("magnitude", wide)).max())
-                )
+                self.golden_max = max(self.golden_max, float(_abs(wide).max()))
         self.finite += wide.size
         self.golden_squares += squares
         self.candidate_squares += squares
         self.product += squares
 
-    def merge(self, later: "Sums") -> None:
+    def merge(self, later: Sums) -> None:
         """Take in what `later` has summed up over elements that come after all of these."""
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(later, name))
@@ -95,12 +96,6 @@ class Sums:
             self._first_nonfinite = later._first_nonfinite
         for name in _LARGEST:
             setattr(self, name, max(getattr(self, name), getattr(later, name)))
-
-    def room(self, use: str, size: int) -> np.ndarray:
-        """Memory for float64 numbers, the same for each chunk, so that it stays in the processor's cache."""
-        if use not in self._rooms or self._rooms[use].size < size:
-            self._rooms[use] = np.empty(size)
-        return self._rooms[use][:size]
 
     def mean(self, total: float) -> float:
         return self._over(total, self.finite)
@@ -130,17 +125,12 @@ class Sums:
             golden = golden.view(np.uint8)
         if candidate.dtype.kind == "b":
             candidate = candidate.view(np.uint8)
-        unequal = golden != candidate
-        wide_golden, wide_candidate = (
-            golden.astype(np.float64),
-            candidate.astype(np.float64),
-        )
-        error = np.abs(wide_candidate - wide_golden)
+        rows = self._rows(3, golden)
+        rows[0], rows[1] = golden, candidate
+        difference = np.subtract(rows[1], rows[0], out=rows[2])
         # Beyond 2**53 two different integers can be the same float64.
-        error = np.where(unequal, np.maximum(error, 1.0), 0.0)
-        squares = _dot(wide_golden, wide_golden), _dot(wide_candidate, wide_candidate)
-        self._add_finite(wide_golden, wide_candidate, squares)
-        self._add_errors(error, np.abs(wide_golden), start, None)
+        difference[(difference == 0.0) & (golden != candidate)] = 1.0
+        self._add_rows(start, rows, _dots(rows, rows), None)
 
     def _add_floating(
         self,
@@ -149,23 +139,22 @@ class Sums:
         candidate: np.ndarray,
         residual: np.ndarray | None,
     ) -> None:
-        squares = _dot(golden, golden), _dot(candidate, candidate)
-        places = None
-        # A sum of squares is finite only if every element is: one pass less than to look at each.
-        if not math.isfinite(squares[0] + squares[1]):
-            finite = np.isfinite(golden) & np.isfinite(candidate)
+        rows = self._rows(3, golden)
+        rows[0], rows[1] = golden, candidate
+        np.subtract(rows[1], rows[0], out=rows[2])
+        squares, places = _dots(rows, rows), None
+        # The sum of squared differences is finite only where all elements are: a pass less than to look at each.
+        if not np.isfinite(squares[2]):
+            finite = np.isfinite(rows[0]) & np.isfinite(rows[1])
             if not finite.all():
-                self._add_nonfinite(start, golden, candidate, finite)
+                self._add_nonfinite(start, rows[0], rows[1], finite)
                 places = np.flatnonzero(finite)
-                golden, candidate = golden[finite], candidate[finite]
-                squares = _dot(golden, golden), _dot(candidate, candidate)
+                rows = rows[:, finite]
+                squares = _dots(rows, rows)
                 residual = None if residual is None else residual[finite]
-        difference = np.subtract(candidate, golden, out=self._room("error", golden))
         if residual is not None:
-            self._add_distances(difference, residual)
-        self._add_finite(golden, candidate, squares)
-        error = np.abs(difference, out=self._room("error", golden))
-        self._add_errors(error, np.abs(golden, out=self._room("magnitude", golden)), start, places)
+            self._add_distances(rows[2], residual)
+        self._add_rows(start, rows, squares, places)
 
     def _add_nonfinite(
         self, start: int, golden: np.ndarray, candidate: np.ndarray, finite: np.ndarray
@@ -185,17 +174,18 @@ class Sums:
             if self._first_nonfinite is None:
                 self._first_nonfinite = start + int(places[wrong.argmax()])
 
-    def _add_finite(self, golden: np.ndarray, candidate: np.ndarray, squares: tuple[float, float]) -> None:
-        self.finite += golden.size
-        self.golden_squares += squares[0]
-        self.candidate_squares += squares[1]
-        self.product += _dot(golden, candidate)
-
-    def _add_errors(
-        self, error: np.ndarray, magnitude: np.ndarray, start: int, places: np.ndarray | None
-    ) -> None:
-        if not error.size:
+    def _add_rows(self, start: int, rows: np.ndarray, squares: np.ndarray, places: np.ndarray | None) -> None:
+        """Take in finite elements and their differences, three rows that are overwritten on the way."""
+        golden, candidate, difference = rows
+        if not golden.size:
             return
+        of_golden, of_candidate, of_difference = squares.real.tolist()
+        self.finite += golden.size
+        self.golden_squares += of_golden
+        self.candidate_squares += of_candidate
+        self.squared_error += of_difference
+        self.product += float(_dots(golden, candidate).real)
+        magnitude, error = _abs(golden), _abs(difference)
         self.golden_max = max(self.golden_max, float(magnitude.max()))
         worst = int(error.argmax())
         largest = float(error[worst])
@@ -204,26 +194,24 @@ class Sums:
             self._largest_error = start + (worst if places is None else int(places[worst]))
         if largest > 0.0:
             self.absolute_error += float(error.sum())
-            self.squared_error += _dot(error, error)
-            self._add_ratios(error, magnitude)
+            self._add_ratios(
+                error, magnitude, candidate if candidate.dtype == np.float64 else np.empty_like(error)
+            )
 
-    def _add_ratios(self, error: np.ndarray, magnitude: np.ndarray) -> None:
+    def _add_ratios(self, error: np.ndarray, magnitude: np.ndarray, room: np.ndarray) -> None:
         """Errors as multiples of what is allowed at their place, and of the golden value."""
-        room = self._room("ratio", error)
         allowed = np.multiply(magnitude, self.rtol, out=room)
         allowed += self.atol
         # 0 / 0 is the only way to a NaN here, and is no error.
         ratio = np.divide(error, allowed, out=room)
         excess = float(np.fmax.reduce(ratio, initial=0.0))
         if excess > 1.0:
-            # error > allowed, said of the ratio: a quotient is never rounded to or across 1.
+            # That is, error > allowed: no quotient above 1 is rounded to 1.
             self.mismatches += int(np.count_nonzero(ratio > 1.0))
         self.excess = max(self.excess, excess)
-        relative = np.divide(error, magnitude, out=room)
-        self.max_rel = max(self.max_rel, float(np.fmax.reduce(relative, initial=0.0)))
-
-    def _room(self, use: str, like: np.ndarray) -> np.ndarray | None:
-        return self.room(use, like.size) if like.dtype == np.float64 else None
+        if self.max_rel < math.inf:
+            relative = np.divide(error, magnitude, out=room)
+            self.max_rel = max(self.max_rel, float(np.fmax.reduce(relative, initial=0.0)))
 
     def _add_distances(self, difference: np.ndarray, residual: np.ndarray) -> None:
         known = np.isfinite(residual)
@@ -233,18 +221,31 @@ class Sums:
             return
         distance = difference - residual
         self.with_truth += residual.size
-        self.floor_squares += _dot(residual, residual)
-        self.distance_squares += _dot(distance, distance)
+        self.floor_squares += float(_dots(residual, residual))
+        self.distance_squares += float(_dots(distance, distance))
         self.floor_max = max(self.floor_max, float(np.abs(residual).max()))
         self.distance_max = max(self.distance_max, float(np.abs(distance).max()))
 
+    def _rows(self, number: int, like: np.ndarray) -> np.ndarray:
+        """Rows as long as `like`, in its widest dtype; their memory is the same for each chunk, and stays in cache."""
+        if like.dtype.kind == "c":
+            return np.empty((number, like.size), np.complex128)
+        if self._room.size < number * like.size:
+            self._room = np.empty(number * like.size)
+        return self._room[: number * like.size].reshape(number, like.size)
 
-def _dot(first: np.ndarray, second: np.ndarray) -> float:
-    """The sum of products of two vectors, by BLAS, a block at a time."""
-    if first.dtype.kind == "c":
-        return _dot(first.real, second.real) + _dot(first.imag, second.imag)
-    if first.size <= BLOCK:
-        return float(np.vecdot(first, second))
-    whole = first.size - first.size % BLOCK
-    blocks = np.vecdot(first[:whole].reshape(-1, BLOCK), second[:whole].reshape(-1, BLOCK))
-    return sum(blocks.tolist(), _dot(first[whole:], second[whole:]) if whole < first.size else 0.0)
+
+def _abs(row: np.ndarray) -> np.ndarray:
+    """The magnitudes, in the place of the numbers where they fit."""
+    return np.abs(row, out=row if row.dtype == np.float64 else None)
+
+
+def _dots(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The sum of products along the last axis, the first factor conjugated, a block at a time."""
+    size = first.shape[-1]
+    whole = size - size % BLOCK
+    if not whole:
+        return np.vecdot(first, second)
+    blocks = (*first.shape[:-1], -1, BLOCK)
+    dots = np.vecdot(first[..., :whole].reshape(blocks), second[..., :whole].reshape(blocks)).sum(-1)
+    return dots + np.vecdot(first[..., whole:], second[..., whole:]) if whole < size else dots

@@ -19,7 +19,7 @@ from torchport.parity.accumulate import Sums
 from torchport.parity.metrics import CHUNK, Metrics, Pair
 from torchport.parity.stored import Stored
 
-PIECE = 32 * CHUNK
+PIECE = 16 * CHUNK
 """Elements that a thread takes at a time."""
 AHEAD = 2
 """Pieces for each thread that wait their turn, while the system reads them from the disk."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from torchport.errors import WeightsError
 from torchport.parity import dtypes
+from torchport.parity.bits import bits_dtype, bits_of
 from torchport.parity.metrics import Form
-from torchport.parity.widen import bits_dtype, bits_of
 
 if TYPE_CHECKING:
     import torch

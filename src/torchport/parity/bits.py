@@ -1,7 +1,6 @@
 """From the bits of a tensor, as a file or torch has them, to numbers that numpy computes with, without loss.
 
-Floats become float64 and complex numbers complex128; integers and bools stay as they are. What numpy has no dtype for
-travels as unsigned integers.
+What numpy has no dtype for travels as unsigned integers.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def bits_dtype(dtype: str) -> np.dtype:
 
 
 def bits_of(tensor: torch.Tensor) -> np.ndarray:
-    """The elements of a tensor, flat, as `widen` takes them; not copied where they lie in memory in a row."""
+    """The elements of a tensor, flat, as `numbers` takes them; not copied where they lie in memory in a row."""
     import torch
 
     flat = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1).contiguous()
@@ -47,21 +46,13 @@ def bits_of(tensor: torch.Tensor) -> np.ndarray:
     return (flat if integers is None else flat.view(getattr(torch, integers))).numpy()
 
 
-def widen(bits: np.ndarray, dtype: str, room: np.ndarray | None = None) -> np.ndarray:
-    """The numbers that `bits` of a tensor of `dtype` stand for, written to `room` where they become float64."""
+def numbers(bits: np.ndarray, dtype: str) -> np.ndarray:
+    """The numbers that `bits` of a tensor of `dtype` stand for, in a dtype that numpy can widen without loss."""
     if dtype == "bfloat16":
-        bits = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    elif dtype == "complex32":
-        bits = bits.view(np.float16).astype(np.float32).view(np.complex64)
-    elif dtype in _EIGHT_BITS:
-        return np.take(_eight_bits(dtype), bits)
-    if bits.dtype.kind == "c":
-        return bits.astype(np.complex128, copy=False)
-    if bits.dtype.kind != "f" or bits.dtype == np.float64:
-        return bits
-    wide = np.empty(bits.size) if room is None else room[: bits.size]
-    np.copyto(wide, bits)
-    return wide
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    if dtype == "complex32":
+        return bits.view(np.float16).astype(np.float32).view(np.complex64)
+    return np.take(_eight_bits(dtype), bits) if dtype in _EIGHT_BITS else bits
 
 
 @cache
