@@ -133,7 +133,8 @@ def _side(source: Source) -> Side:
 def _warnings(golden: Source, candidate: Source, entries: Iterable[Entry]) -> Iterator[str]:
     for letter, source in (("A", golden), ("B", candidate)):
         if count := len(source.skipped):
-            yield f"{letter} has {count} {'entry' if count == 1 else 'entries'} that are no tensors: not compared"
+            what = "an entry that is no tensor" if count == 1 else f"{count} entries that are no tensors"
+            yield f"{letter} has {what}: not compared"
     if shared := [entry.name for entry in entries if entry.passed and entry.nan_golden]:
         more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
         yield f"NaN at the same places in both: {shared[0]}{more}"

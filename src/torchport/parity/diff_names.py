@@ -68,7 +68,7 @@ def match(golden: Source, candidate: Source, rules: Sequence[mapping.Rename], ch
     only_in_a = tuple(name for name in wanted if name in golden.tensors and name not in offered)
     only_in_b = tuple(new for new, old in offered.items() if old in candidate.tensors and new not in known)
     guessed = mapping.guess(only_in_a, only_in_b)
-    suggestion = None if guessed is None else f"--map '{guessed[0]}' makes {guessed[1]} more names agree"
+    suggestion = None if guessed is None else f"--map '{guessed[0]}' would pair {guessed[1]} more"
     if not both:
         raise _nothing_in_common(golden, candidate, only_in_a, only_in_b, suggestion)
     warnings = [f"--map {rule.text!r} matches no name of B" for rule in unused]

@@ -41,7 +41,7 @@ DTYPES = {
     "float8_e4m3fn": Dtype("float", 1, 2.0**-3, 2.0**-6),
     "float8_e4m3fnuz": Dtype("float", 1, 2.0**-3, 2.0**-7),
     "float8_e5m2": Dtype("float", 1, 2.0**-2, 2.0**-14),
-    "float8_e5m2fnuz": Dtype("float", 1, 2.0**-2, 2.0**-15),
+    "float8_e5m2fnuz": Dtype("float", 1, 2.0**-3, 2.0**-15),
     "float16": Dtype("float", 2, 2.0**-10, 2.0**-14, _HALF),
     "bfloat16": Dtype("float", 2, 2.0**-7, 2.0**-126, Tolerances(1.6e-2, 1e-5)),
     "float32": Dtype("float", 4, 2.0**-23, 2.0**-126, _SINGLE),

@@ -56,6 +56,8 @@ class Contents:
 
 def read(path: Path) -> Contents:
     """What the file at `path` holds."""
+    if not path.is_file():
+        raise unreadable(path, "is not a file that can be read in parts")
     try:
         with path.open("rb") as file:
             head = file.read(len(_LFS))

@@ -44,7 +44,10 @@ def locate(path: Path) -> Located:
 def _directory(folder: Path) -> Located:
     if any((folder / name).exists() for name in ("report.json", "run", "capture")):
         return _run(folder)
-    names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    try:
+        names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    except OSError as error:
+        raise unreadable(folder, f"cannot be read: {error.strerror}") from error
     for ending, opened in ((_MANIFEST, _capture), (_INDEX, _index)):
         if found := [folder / name for name in names if name.endswith(ending)]:
             return opened(_only(found, folder))

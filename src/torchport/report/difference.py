@@ -23,7 +23,7 @@ def render(difference: Difference, console: Console, *, everything: bool = False
     for letter, names in (("A", difference.only_in_a), ("B", difference.only_in_b)):
         _names(f"Only in {letter}: {len(names)}", names, console, everything)
     if difference.suggestion is not None:
-        console.print(Text(f"Perhaps {difference.suggestion}."))
+        console.print(Text(f"\nPerhaps {difference.suggestion}."))
     _sides(difference, console)
 
 
@@ -75,13 +75,13 @@ def _table(difference: Difference, entries: Sequence[Entry], console: Console, e
     left = sum(not entry.identical for entry in difference.entries) - len(entries)
     if left > 0 and not everything:
         console.print(f"and {left} more; --all shows every tensor")
-    console.print()
 
 
 def _word(entry: Entry) -> Text:
     if not entry.passed:
         return Text("DIFF", style="bold red")
-    return Text("same" if entry.identical else "close", style="green")
+    word = "same" if entry.identical else "equal" if entry.max_abs == 0.0 else "close"
+    return Text(word, style="green")
 
 
 def _name(entry: Entry) -> str:
@@ -114,7 +114,7 @@ def _shape(entry: Entry) -> str:
 def _names(title: str, names: Sequence[str], console: Console, everything: bool) -> None:
     if not names:
         return
-    console.print(Text(title, style="bold"))
+    console.print(Text(f"\n{title}", style="bold"))
     shown = names if everything else names[:NAMES]
     for name in shown:
         console.print(Text(f"  {name}"), soft_wrap=True)
@@ -126,7 +126,7 @@ def _sides(difference: Difference, console: Console) -> None:
     table = Table.grid(padding=(0, 2, 0, 0))
     for letter, side in (("A", difference.a), ("B", difference.b)):
         table.add_row(Text(letter, style="bold"), Text(_taken(side), overflow="fold"))
-    console.print(table)
+    console.print(Padding(table, (1, 0, 0, 0)))
 
 
 def _taken(side: Side) -> str:
