@@ -1,6 +1,6 @@
-"""What parity needs to know of a dtype, by torch's name for it: its class, its rounding step, its usual tolerances.
+"""What parity needs to know of a dtype, given as torch.dtype or by name: its class, rounding step and tolerances.
 
-Nothing here needs torch, so that files can be compared without it; a test holds the table and torch together.
+Nothing here imports torch, so that files can be compared without it; a test holds the table and torch together.
 """
 
 from typing import Literal, NamedTuple
@@ -52,40 +52,41 @@ DTYPES = {
 }
 
 
-def class_of(dtype: str) -> DtypeClass:
-    return DTYPES[dtype].kind
+def class_of(dtype: object) -> DtypeClass:
+    return DTYPES[name_of(dtype)].kind
 
 
-def comparable(golden: str, candidate: str) -> bool:
+def comparable(golden: object, candidate: object) -> bool:
     """Whether two dtypes are of a class; targets without a bool write it as uint8."""
     if class_of(golden) == class_of(candidate):
         return True
-    return golden == "bool" and candidate == "uint8"
+    return (name_of(golden), name_of(candidate)) == ("bool", "uint8")
 
 
-def rounding_step(dtype: str) -> float:
+def rounding_step(dtype: object) -> float:
     """The largest relative error of one rounding: half the distance from 1 to the next number."""
-    return DTYPES[dtype].eps / 2
+    return DTYPES[name_of(dtype)].eps / 2
 
 
-def least_step(dtype: str) -> float:
+def least_step(dtype: object) -> float:
     """The distance from 0 to the next number."""
-    return DTYPES[dtype].smallest_normal * DTYPES[dtype].eps
+    known = DTYPES[name_of(dtype)]
+    return known.smallest_normal * known.eps
 
 
-def usual_tolerances(golden: str, candidate: str) -> Tolerances:
+def usual_tolerances(golden: object, candidate: object) -> Tolerances:
     """What torch.testing.assert_close would use: the looser of the two dtypes' defaults."""
     of_golden, of_candidate = (_tolerances_of(dtype) for dtype in (golden, candidate))
     return Tolerances(max(of_golden.rtol, of_candidate.rtol), max(of_golden.atol, of_candidate.atol))
 
 
 def name_of(dtype: object) -> str:
-    """The name of a torch.dtype."""
+    """The name of a dtype, which may be a name already."""
     return str(dtype).removeprefix("torch.")
 
 
-def _tolerances_of(dtype: str) -> Tolerances:
+def _tolerances_of(dtype: object) -> Tolerances:
     if class_of(dtype) in ("bool", "int"):
         return EXACT
     # The 8-bit floats have no default in torch; one rounding step is the least that makes sense.
-    return DTYPES[dtype].tolerances or Tolerances(rounding_step(dtype), 1e-5)
+    return DTYPES[name_of(dtype)].tolerances or Tolerances(rounding_step(dtype), 1e-5)
