@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -60,35 +61,50 @@ def drop_caches() -> bool:
     return True
 
 
-def timed(command: list[str], allowed: tuple[int, ...] = (0,)) -> tuple[float, str]:
+class Taken(NamedTuple):
+    seconds: float
+    cpu: float
+    """Seconds of processor time, which other work on the machine does not lengthen."""
+    said: str
+
+
+def timed(command: list[str], allowed: int = 0) -> Taken:
     began = time.perf_counter()
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode not in allowed:
-        raise SystemExit(f"{command[0]} ended with {done.returncode}: {done.stderr}")
-    return time.perf_counter() - began, done.stderr
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        said = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+    except BaseException:
+        process.kill()
+        raise
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != allowed:
+        raise SystemExit(f"{command[0]} ended with {process.returncode}: {said}")
+    return Taken(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, said)
 
 
 def measure(label: str, first: Path, second: Path, code: int, runs: int, cold: bool) -> bool:
     """Whether diff keeps its limits on two files; the best of several runs of each counts."""
-    cat, took, held = [], [], []
+    cats, diffs = [], []
     for _ in range(runs):
-        if cold:
-            drop_caches()
-        cat.append(timed(["cat", str(first), str(second)])[0])
-        if cold:
-            drop_caches()
-        seconds, said = timed([sys.executable, "-c", DIFF, str(first), str(second), "--json"], (code,))
-        took.append(seconds)
-        held.append(int(said.split()[-1]) / 1e3 * 1.024)
-    times = min(took) / min(cat)
-    ok = times <= TIMES and max(held) <= MEGABYTES
-    state = "cold" if cold else "as the cache has it"
+        for taken, command, allowed in (
+            (cats, ["cat", str(first), str(second)], 0),
+            (diffs, [sys.executable, "-c", DIFF, str(first), str(second), "--json"], code),
+        ):
+            if cold:
+                drop_caches()
+            taken.append(timed(command, allowed))
+    cat, diff = min(cats), min(diffs)
+    megabytes = max(int(taken.said.split()[-1]) * 1.024e-3 for taken in diffs)
+    times = diff.seconds / cat.seconds
     print(
-        f"{label:<10} {state}: diff {min(took):6.1f} s, cat {min(cat):6.1f} s, {times:4.2f} times (limit {TIMES:g}); "
-        f"{max(held):.0f} MB (limit {MEGABYTES:.0f})",
+        f"{label:<10} {'cold' if cold else 'warm'}  diff {diff.seconds:.1f} s ({diff.cpu:.1f} s CPU), "
+        f"cat {cat.seconds:.1f} s ({cat.cpu:.1f} s CPU): {times:.2f} times (limit {TIMES:g}), "
+        f"{megabytes:.0f} MB (limit {MEGABYTES:.0f})",
         flush=True,
     )
-    return ok
+    return times <= TIMES and megabytes <= MEGABYTES
 
 
 def stopped(*_: object) -> None:
@@ -107,7 +123,8 @@ def main() -> int:
     place = given.dir or cache_directory()
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-diff-", dir=place) as scratch:
-        print(f"writing 2 x {given.gigabytes:g} GB of {given.dtype}", flush=True)
+        load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before"
+        print(f"2 x {given.gigabytes:g} GB of {given.dtype}; {load}", flush=True)
         size, dtype = int(given.gigabytes * 1e9), getattr(torch, given.dtype)
         first, second = Path(scratch, "a.safetensors"), Path(scratch, "b.safetensors")
         golden = torch.randn(SHAPE, generator=torch.Generator().manual_seed(0)).to(dtype)
