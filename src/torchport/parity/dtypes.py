@@ -1,9 +1,14 @@
 """What parity needs to know of a dtype, given as torch.dtype or by name: its class, rounding step and tolerances.
 
-Nothing here imports torch, so that files can be compared without it; a test holds the table and torch together.
+Nothing but `by_name` imports torch, so that files can be compared without it; a test holds the table to torch.
 """
 
-from typing import Literal, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
 
 DtypeClass = Literal["bool", "int", "float", "complex"]
 
@@ -83,6 +88,15 @@ def usual_tolerances(golden: object, candidate: object) -> Tolerances:
 def name_of(dtype: object) -> str:
     """The name of a dtype, which may be a name already."""
     return str(dtype).removeprefix("torch.")
+
+
+def by_name(name: str) -> torch.dtype:
+    """The torch.dtype of a name."""
+    import torch
+
+    dtype = getattr(torch, name)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
 
 
 def _tolerances_of(dtype: object) -> Tolerances:
