@@ -260,3 +260,14 @@ def test_long_comparisons_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) 
     said: list[str] = []
     diff(weights(), weights(), progress=said.append)
     assert len(said) == 4 and said[-1] == "compared 0.0 of 0.0 GB"
+
+
+def test_what_is_larger_than_the_page_cache_is_compared_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_file(weights(), tmp_path / "a")
+    save_file(changed("fc.bias", lambda tensor: tensor + 1), tmp_path / "b")
+    usual = diff(tmp_path / "a", tmp_path / "b")
+    monkeypatch.setattr(diff_stream, "_memory", lambda: 10)
+    forgetful = diff(tmp_path / "a", tmp_path / "b")
+    assert forgetful.entries == usual.entries and forgetful.differing == 1

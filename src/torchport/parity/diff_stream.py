@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -46,8 +46,12 @@ class _Piece(NamedTuple):
 Read = Callable[[int], None]
 
 
-def measure(works: Iterable[Work], read: Read, threads: int | None = None) -> Iterator[Metrics]:
-    """The metrics of each pair, in order. `read` is told how many bytes have been compared since it was last told."""
+def measure(works: Sequence[Work], read: Read, threads: int | None = None) -> Iterator[Metrics]:
+    """The metrics of each pair, in order. `read` is told how many bytes have been compared since it was last told.
+
+    What would fill the page cache is not left there: to make room in a full one costs more than to compare.
+    """
+    forget = sum(work.pair.numel * work.pair.itemsize for work in works) > _memory() / 2
     count = threads or min(os.cpu_count() or 1, MOST_THREADS)
     rooms = threading.local()
     with ThreadPoolExecutor(count, thread_name_prefix="diff") as pool:
@@ -57,7 +61,7 @@ def measure(works: Iterable[Work], read: Read, threads: int | None = None) -> It
         try:
             while True:
                 for piece in pieces:
-                    waiting.append((piece, pool.submit(_sum_up, piece, rooms)))
+                    waiting.append((piece, pool.submit(_sum_up, piece, rooms, forget)))
                     if len(waiting) >= count * (1 + AHEAD):
                         break
                 if not waiting:
@@ -84,7 +88,7 @@ def _pieces(works: Iterable[Work]) -> Iterator[_Piece]:
             yield _Piece(work, start, stop, last=stop == size)
 
 
-def _sum_up(piece: _Piece, rooms: threading.local) -> Sums:
+def _sum_up(piece: _Piece, rooms: threading.local, forget: bool) -> Sums:
     if not hasattr(rooms, "golden"):
         rooms.golden = np.empty(CHUNK * WIDEST, np.uint8)
         rooms.candidate = np.empty(CHUNK * WIDEST, np.uint8)
@@ -94,4 +98,12 @@ def _sum_up(piece: _Piece, rooms: threading.local) -> Sums:
         stop = min(start + CHUNK, piece.stop)
         parts = golden.bits(start, stop, rooms.golden), candidate.bits(start, stop, rooms.candidate)
         pair.add(sums, start, *parts)
+    if forget:
+        golden.forget(piece.start, piece.stop)
+        candidate.forget(piece.start, piece.stop)
     return sums
+
+
+def _memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

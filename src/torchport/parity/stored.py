@@ -28,6 +28,9 @@ class Stored(Protocol):
     def bits(self, start: int, stop: int, room: np.ndarray) -> np.ndarray:
         """The bits of the elements from `start` to `stop`, which may be written to `room` (of bytes)."""
 
+    def forget(self, start: int, stop: int) -> None:
+        """Told that these elements will not be asked for again, and are not worth keeping in the page cache."""
+
 
 class OpenFile:
     """A file that is read in place, without being mapped: mapped pages would count as our memory."""
@@ -52,6 +55,10 @@ class OpenFile:
                 raise WeightsError("TP0322", f"{self.path} became shorter while it was read", str(self.path))
             filled += count
 
+    def forget(self, offset: int, length: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_DONTNEED)
+
 
 @dataclass(frozen=True)
 class InFile:
@@ -67,6 +74,10 @@ class InFile:
         self.file.fill(wanted, self.offset + start * dtype.itemsize)
         return wanted.view(dtype)
 
+    def forget(self, start: int, stop: int) -> None:
+        size = self.form.itemsize
+        self.file.forget(self.offset + start * size, (stop - start) * size)
+
 
 @dataclass(frozen=True)
 class InMemory:
@@ -80,6 +91,8 @@ class InMemory:
 
     def bits(self, start: int, stop: int, room: np.ndarray) -> np.ndarray:
         return self._bits[start:stop]
+
+    def forget(self, start: int, stop: int) -> None: ...
 
     @cached_property
     def _bits(self) -> np.ndarray:
