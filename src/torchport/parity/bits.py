@@ -49,7 +49,7 @@ def bits_of(tensor: torch.Tensor) -> np.ndarray:
 def numbers(bits: np.ndarray, dtype: str) -> np.ndarray:
     """The numbers that `bits` of a tensor of `dtype` stand for, in a dtype that numpy can widen without loss."""
     if dtype == "bfloat16":
-        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return np.left_shift(bits, 16, dtype=np.uint32).view(np.float32)
     if dtype == "complex32":
         return bits.view(np.float16).astype(np.float32).view(np.complex64)
     return np.take(_eight_bits(dtype), bits) if dtype in _EIGHT_BITS else bits
