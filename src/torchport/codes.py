@@ -154,6 +154,11 @@ CODES: dict[str, Explanation] = {
         "The name is right, but the tensor is not what the port was generated for.",
         "Use the weights of the same recording, or record the model with this configuration.",
     ),
+    "TP0322": Explanation(
+        "a file of tensors cannot be read",
+        "It is not there, is cut off or empty, needs code to be loaded, or is something else.",
+        "Check the path and the size of the file; give safetensors, a PyTorch state_dict, a capture or a run.",
+    ),
     "TP0330": Explanation(
         "a file could not be written",
         "The disk is full, or the directory does not allow it. Nothing half-written was left.",

@@ -7,6 +7,7 @@ import typer
 
 from torchport.cli.check import check
 from torchport.cli.codegen import codegen
+from torchport.cli.diff import diff
 from torchport.cli.doctor import doctor
 from torchport.cli.explain import explain
 from torchport.cli.minify import minify
@@ -48,5 +49,5 @@ def torchport(
         typer.echo(context.get_help())
 
 
-for command in (port, check, report, tui, minify, record, codegen, doctor, explain):
+for command in (port, check, report, tui, minify, diff, record, codegen, doctor, explain):
     app.command()(command)

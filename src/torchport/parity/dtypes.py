@@ -1,8 +1,14 @@
-"""What parity needs to know of a dtype: its class, its rounding step and its usual tolerances."""
+"""What parity needs to know of a dtype, given as torch.dtype or by name: its class, rounding step and tolerances.
 
-from typing import Literal, NamedTuple
+Nothing but `by_name` imports torch, so that files can be compared without it; a test holds the table to torch.
+"""
 
-import torch
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
 
 DtypeClass = Literal["bool", "int", "float", "complex"]
 
@@ -12,63 +18,89 @@ class Tolerances(NamedTuple):
     atol: float
 
 
-# Those of torch.testing.assert_close, which does not export them; a test holds the two together.
-_TOLERANCES = {
-    torch.float16: Tolerances(1e-3, 1e-5),
-    torch.bfloat16: Tolerances(1.6e-2, 1e-5),
-    torch.float32: Tolerances(1.3e-6, 1e-5),
-    torch.float64: Tolerances(1e-7, 1e-7),
-    torch.complex32: Tolerances(1e-3, 1e-5),
-    torch.complex64: Tolerances(1.3e-6, 1e-5),
-    torch.complex128: Tolerances(1e-7, 1e-7),
-}
 EXACT = Tolerances(0.0, 0.0)
 
 
-def class_of(dtype: torch.dtype) -> DtypeClass:
-    if dtype == torch.bool:
-        return "bool"
-    if dtype.is_complex:
-        return "complex"
-    return "float" if dtype.is_floating_point else "int"
+class Dtype(NamedTuple):
+    """The size of an element and, for floats and the parts of complex numbers, what torch.finfo says."""
+
+    kind: DtypeClass
+    itemsize: int
+    eps: float = 0.0
+    smallest_normal: float = 0.0
+    tolerances: Tolerances | None = None
+    """Those of torch.testing.assert_close, which does not export them."""
 
 
-def comparable(golden: torch.dtype, candidate: torch.dtype) -> bool:
+_HALF, _SINGLE, _DOUBLE = Tolerances(1e-3, 1e-5), Tolerances(1.3e-6, 1e-5), Tolerances(1e-7, 1e-7)
+DTYPES = {
+    "bool": Dtype("bool", 1),
+    "uint8": Dtype("int", 1),
+    "int8": Dtype("int", 1),
+    "uint16": Dtype("int", 2),
+    "int16": Dtype("int", 2),
+    "uint32": Dtype("int", 4),
+    "int32": Dtype("int", 4),
+    "uint64": Dtype("int", 8),
+    "int64": Dtype("int", 8),
+    "float8_e4m3fn": Dtype("float", 1, 2.0**-3, 2.0**-6),
+    "float8_e4m3fnuz": Dtype("float", 1, 2.0**-3, 2.0**-7),
+    "float8_e5m2": Dtype("float", 1, 2.0**-2, 2.0**-14),
+    "float8_e5m2fnuz": Dtype("float", 1, 2.0**-3, 2.0**-15),
+    "float16": Dtype("float", 2, 2.0**-10, 2.0**-14, _HALF),
+    "bfloat16": Dtype("float", 2, 2.0**-7, 2.0**-126, Tolerances(1.6e-2, 1e-5)),
+    "float32": Dtype("float", 4, 2.0**-23, 2.0**-126, _SINGLE),
+    "float64": Dtype("float", 8, 2.0**-52, 2.0**-1022, _DOUBLE),
+    "complex32": Dtype("complex", 4, 2.0**-10, 2.0**-14, _HALF),
+    "complex64": Dtype("complex", 8, 2.0**-23, 2.0**-126, _SINGLE),
+    "complex128": Dtype("complex", 16, 2.0**-52, 2.0**-1022, _DOUBLE),
+}
+
+
+def class_of(dtype: object) -> DtypeClass:
+    return DTYPES[name_of(dtype)].kind
+
+
+def comparable(golden: object, candidate: object) -> bool:
     """Whether two dtypes are of a class; targets without a bool write it as uint8."""
     if class_of(golden) == class_of(candidate):
         return True
-    return golden == torch.bool and candidate == torch.uint8
+    return (name_of(golden), name_of(candidate)) == ("bool", "uint8")
 
 
-def rounding_step(dtype: torch.dtype) -> float:
+def rounding_step(dtype: object) -> float:
     """The largest relative error of one rounding: half the distance from 1 to the next number."""
-    return torch.finfo(dtype).eps / 2
+    return DTYPES[name_of(dtype)].eps / 2
 
 
-def least_step(dtype: torch.dtype) -> float:
+def least_step(dtype: object) -> float:
     """The distance from 0 to the next number."""
-    info = torch.finfo(dtype)
-    return info.smallest_normal * info.eps
+    known = DTYPES[name_of(dtype)]
+    return known.smallest_normal * known.eps
 
 
-def usual_tolerances(golden: torch.dtype, candidate: torch.dtype) -> Tolerances:
+def usual_tolerances(golden: object, candidate: object) -> Tolerances:
     """What torch.testing.assert_close would use: the looser of the two dtypes' defaults."""
     of_golden, of_candidate = (_tolerances_of(dtype) for dtype in (golden, candidate))
     return Tolerances(max(of_golden.rtol, of_candidate.rtol), max(of_golden.atol, of_candidate.atol))
 
 
-def name_of(dtype: torch.dtype) -> str:
+def name_of(dtype: object) -> str:
+    """The name of a dtype, which may be a name already."""
     return str(dtype).removeprefix("torch.")
 
 
 def by_name(name: str) -> torch.dtype:
+    """The torch.dtype of a name."""
+    import torch
+
     dtype = getattr(torch, name)
     assert isinstance(dtype, torch.dtype)
     return dtype
 
 
-def _tolerances_of(dtype: torch.dtype) -> Tolerances:
+def _tolerances_of(dtype: object) -> Tolerances:
     if class_of(dtype) in ("bool", "int"):
         return EXACT
     # The 8-bit floats have no default in torch; one rounding step is the least that makes sense.
-    return _TOLERANCES.get(dtype) or Tolerances(rounding_step(dtype), 1e-5)
+    return DTYPES[name_of(dtype)].tolerances or Tolerances(rounding_step(dtype), 1e-5)

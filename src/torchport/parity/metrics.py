@@ -1,30 +1,40 @@
 """How far a candidate tensor is from the golden one, in one pass over both, a chunk at a time."""
 
+from __future__ import annotations
+
 import math
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from pydantic import BaseModel, ConfigDict
 
 from torchport.parity import dtypes
 from torchport.parity.accumulate import Sums
+from torchport.parity.bits import bits_of, numbers
 
-TensorLike = torch.Tensor | np.ndarray
-CHUNK = 1 << 15
+if TYPE_CHECKING:
+    import torch
+
+    TensorLike = torch.Tensor | np.ndarray
+CHUNK = 1 << 16
 """Elements at a time: a chunk's float64 copies fit a processor's cache."""
+FEW = 64
 
 
-_KNOWN_TO_NUMPY = {
-    torch.bfloat16: torch.float32,
-    torch.float8_e4m3fn: torch.float32,
-    torch.float8_e4m3fnuz: torch.float32,
-    torch.float8_e5m2: torch.float32,
-    torch.float8_e5m2fnuz: torch.float32,
-    torch.complex32: torch.complex64,
-}
+class Form(NamedTuple):
+    """What can be known of a tensor without reading it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return dtypes.DTYPES[self.dtype].itemsize
 
 
 class Noise(BaseModel):
@@ -94,18 +104,76 @@ def compare(
     Integers and bools are compared exactly, whatever the tolerances.
     """
     golden_tensor, candidate_tensor = _as_tensor(golden), _as_tensor(candidate)
-    tolerances = _tolerances(golden_tensor.dtype, candidate_tensor.dtype, rtol, atol)
-    reason = _why_incomparable(golden_tensor, candidate_tensor)
-    if reason is not None:
-        return _incomparable(golden_tensor, candidate_tensor, tolerances, reason)
+    pair = Pair(_form(golden_tensor), _form(candidate_tensor), rtol=rtol, atol=atol)
+    if pair.incomparable is not None:
+        return pair.metrics(pair.sums())
     truth = _usable_residual(golden_tensor, residual)
-    sums = Sums(*tolerances)
-    for start, parts in _chunks(golden_tensor, candidate_tensor, truth, chunk):
-        sums.add(start, *parts)
-    return _finish(sums, golden_tensor, candidate_tensor, tolerances, truth is not None)
+    golden_bits, candidate_bits = bits_of(golden_tensor), bits_of(candidate_tensor)
+    distances = (
+        None if truth is None else numbers(bits_of(truth), dtypes.name_of(truth.dtype)).astype(np.float64)
+    )
+    sums = pair.sums()
+    for start in range(0, pair.numel, chunk):
+        here = slice(start, start + chunk)
+        part = None if distances is None else distances[here]
+        pair.add(sums, start, golden_bits[here], candidate_bits[here], part)
+    return pair.metrics(sums, with_noise=truth is not None)
+
+
+class Pair:
+    """Two tensors to be set against each other, whose bits are taken in a chunk at a time."""
+
+    def __init__(self, golden: Form, candidate: Form, *, rtol: float | None, atol: float | None) -> None:
+        self.golden, self.candidate = golden, candidate
+        self.tolerances = _tolerances(golden.dtype, candidate.dtype, rtol, atol)
+        self.incomparable = _why_incomparable(golden, candidate)
+
+    @property
+    def numel(self) -> int:
+        """How many elements there are to compare."""
+        return 0 if self.incomparable is not None else self.golden.numel
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes that an element takes up, in both together."""
+        return self.golden.itemsize + self.candidate.itemsize
+
+    def sums(self) -> Sums:
+        return Sums(*self.tolerances)
+
+    def add(
+        self,
+        sums: Sums,
+        start: int,
+        golden: np.ndarray,
+        candidate: np.ndarray,
+        residual: np.ndarray | None = None,
+    ) -> None:
+        """Add flat chunks of bits, and float64 residuals, to `sums`; their first element has the index `start`."""
+        if residual is None and self.golden.dtype == self.candidate.dtype and _equal(golden, candidate):
+            sums.add_equal(numbers(golden, self.golden.dtype))
+        else:
+            given = numbers(golden, self.golden.dtype), numbers(candidate, self.candidate.dtype)
+            sums.add(start, *given, residual)
+
+    def metrics(self, sums: Sums, *, with_noise: bool = False) -> Metrics:
+        if self.incomparable is not None:
+            return _incomparable(self, self.incomparable)
+        return _finish(sums, self, with_noise)
+
+
+def _equal(golden: np.ndarray, candidate: np.ndarray) -> bool:
+    # What differs mostly does so at once, and need not be looked at whole.
+    return bool((golden[:FEW] == candidate[:FEW]).all()) and bool((golden == candidate).all())
+
+
+def _form(tensor: torch.Tensor) -> Form:
+    return Form(dtypes.name_of(tensor.dtype), tuple(tensor.shape))
 
 
 def _as_tensor(value: TensorLike) -> torch.Tensor:
+    import torch  # Not above: whoever compares files needs none of it.
+
     if isinstance(value, torch.Tensor):
         return value.detach()
     with warnings.catch_warnings():
@@ -114,27 +182,24 @@ def _as_tensor(value: TensorLike) -> torch.Tensor:
         return torch.from_numpy(np.asarray(value))
 
 
-def _tolerances(
-    golden: torch.dtype, candidate: torch.dtype, rtol: float | None, atol: float | None
-) -> dtypes.Tolerances:
+def _tolerances(golden: str, candidate: str, rtol: float | None, atol: float | None) -> dtypes.Tolerances:
     if dtypes.class_of(golden) in ("bool", "int"):
         return dtypes.EXACT
     usual = dtypes.usual_tolerances(golden, candidate)
     return dtypes.Tolerances(usual.rtol if rtol is None else rtol, usual.atol if atol is None else atol)
 
 
-def _why_incomparable(golden: torch.Tensor, candidate: torch.Tensor) -> str | None:
+def _why_incomparable(golden: Form, candidate: Form) -> str | None:
     if golden.shape != candidate.shape:
         return f"shape {list(candidate.shape)} where {list(golden.shape)} was expected"
     if not dtypes.comparable(golden.dtype, candidate.dtype):
-        found, expected = dtypes.name_of(candidate.dtype), dtypes.name_of(golden.dtype)
-        return f"dtype {found} where {expected} was expected"
+        return f"dtype {candidate.dtype} where {golden.dtype} was expected"
     return None
 
 
 def _usable_residual(golden: torch.Tensor, residual: TensorLike | None) -> torch.Tensor | None:
     """The residual, if it tells of something more exact than the golden tensor is."""
-    if residual is None or golden.dtype == torch.float64 or not golden.dtype.is_floating_point:
+    if residual is None or dtypes.name_of(golden.dtype) == "float64" or not golden.dtype.is_floating_point:
         return None
     tensor = _as_tensor(residual)
     if tensor.shape != golden.shape:
@@ -142,42 +207,10 @@ def _usable_residual(golden: torch.Tensor, residual: TensorLike | None) -> torch
     return tensor
 
 
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-
-
-def _chunks(
-    golden: torch.Tensor,
-    candidate: torch.Tensor,
-    residual: torch.Tensor | None,
-    size: int,
-) -> Iterator[tuple[int, Parts]]:
-    golden_flat, candidate_flat = golden.reshape(-1), candidate.reshape(-1)
-    residual_flat = None if residual is None else residual.reshape(-1)
-    for start in range(0, golden_flat.numel(), size):
-        here = slice(start, start + size)
-        truth = None if residual_flat is None else _array(residual_flat[here])
-        yield start, (_array(golden_flat[here]), _array(candidate_flat[here]), truth)
-
-
-def _array(part: torch.Tensor) -> np.ndarray:
-    """Floats in the widest precision; integers and bools as they are, to be compared exactly."""
-    part = part.cpu().resolve_conj().resolve_neg()
-    array = part.to(_KNOWN_TO_NUMPY.get(part.dtype, part.dtype)).numpy()
-    if array.dtype.kind in "fc":
-        return array.astype(np.result_type(array.dtype, np.float64))
-    return array
-
-
-def _finish(
-    sums: Sums,
-    golden: torch.Tensor,
-    candidate: torch.Tensor,
-    tolerances: dtypes.Tolerances,
-    with_noise: bool,
-) -> Metrics:
+def _finish(sums: Sums, pair: Pair, with_noise: bool) -> Metrics:
     worst = None
     if sums.worst_at is not None:
-        worst = tuple(int(i) for i in np.unravel_index(sums.worst_at, golden.shape))
+        worst = tuple(int(i) for i in np.unravel_index(sums.worst_at, pair.golden.shape))
     mse = sums.mean(sums.squared_error)
     noise = None
     if with_noise:
@@ -205,16 +238,11 @@ def _finish(
         golden_max=sums.largest(sums.golden_max),
         excess=sums.largest(sums.excess),
         noise=noise,
-        **_described(golden, candidate, tolerances),
+        **_described(pair),
     )
 
 
-def _incomparable(
-    golden: torch.Tensor,
-    candidate: torch.Tensor,
-    tolerances: dtypes.Tolerances,
-    reason: str,
-) -> Metrics:
+def _incomparable(pair: Pair, reason: str) -> Metrics:
     errors = ("max_abs", "mean_abs", "max_rel", "mse", "rmse", "cosine", "excess")
     counts = ("nan_golden", "nan_candidate", "nan_mismatches", "inf_mismatches")
     unknown: dict[str, Any] = dict.fromkeys((*errors, "golden_rms", "golden_max"), math.nan)
@@ -224,19 +252,17 @@ def _incomparable(
         mismatch_pct=100.0,
         worst_index=None,
         incomparable=reason,
-        **_described(golden, candidate, tolerances),
+        **_described(pair),
     )
 
 
-def _described(
-    golden: torch.Tensor, candidate: torch.Tensor, tolerances: dtypes.Tolerances
-) -> dict[str, Any]:
+def _described(pair: Pair) -> dict[str, Any]:
     return {
-        "numel": golden.numel(),
-        "rtol": tolerances.rtol,
-        "atol": tolerances.atol,
-        "golden_shape": tuple(golden.shape),
-        "candidate_shape": tuple(candidate.shape),
-        "golden_dtype": dtypes.name_of(golden.dtype),
-        "candidate_dtype": dtypes.name_of(candidate.dtype),
+        "numel": pair.golden.numel,
+        "rtol": pair.tolerances.rtol,
+        "atol": pair.tolerances.atol,
+        "golden_shape": pair.golden.shape,
+        "candidate_shape": pair.candidate.shape,
+        "golden_dtype": pair.golden.dtype,
+        "candidate_dtype": pair.candidate.dtype,
     }

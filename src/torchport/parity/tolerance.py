@@ -74,7 +74,7 @@ class NoiseFloor:
         return verdict
 
     def _judge_by_noise(self, metrics: Metrics, noise: Noise) -> Verdict:
-        dtype = dtypes.by_name(metrics.golden_dtype)
+        dtype = metrics.golden_dtype
         step, least = dtypes.rounding_step(dtype), dtypes.least_step(dtype)
         rms_floor = max(noise.floor_rms, step * metrics.golden_rms, least)
         max_floor = max(noise.floor_max, step * metrics.golden_max, least)
@@ -137,7 +137,7 @@ class Drift:
         always = _judge_without_rule(metrics)
         if always is not None:
             return always
-        dtype = dtypes.by_name(metrics.golden_dtype)
+        dtype = metrics.golden_dtype
         share, least = math.sqrt(dtypes.rounding_step(dtype)), dtypes.least_step(dtype)
         by_rms = metrics.rmse / max(share * metrics.golden_rms, least)
         by_max = metrics.max_abs / max(share * metrics.golden_max, least)
@@ -167,7 +167,7 @@ def _judge_without_rule(metrics: Metrics) -> Verdict | None:
     if metrics.nan_golden == metrics.numel:
         reason = "NaN everywhere, in the original too, so nothing is proven"
         return Verdict(False, "NaN and Inf by position", math.inf, reason)
-    if dtypes.class_of(dtypes.by_name(metrics.golden_dtype)) in ("bool", "int"):
+    if dtypes.class_of(metrics.golden_dtype) in ("bool", "int"):
         ratio = 0.0 if metrics.mismatch_pct == 0.0 else math.inf
         return _within(ratio, "exact", f"{metrics.mismatch_pct:.3g} % of the elements differ")
     if math.isnan(metrics.max_abs):

@@ -1,0 +1,167 @@
+"""Files of tensors: what each format holds, by name, without reading the values.
+
+In: a path. Out: Contents. What a file is, is told by its first bytes and not by its name.
+"""
+
+import json
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from torchport.errors import WeightsError
+from torchport.parity.metrics import Form
+from torchport.parity.stored import InFile, InMemory, OpenFile, Stored
+
+_SAFETENSORS_DTYPES = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "U16": "uint16",
+    "I16": "int16",
+    "U32": "uint32",
+    "I32": "int32",
+    "U64": "uint64",
+    "I64": "int64",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+}
+_ZIP, _PICKLE, _LFS = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
+_AS_SAFETENSORS = (
+    "Save its tensors as safetensors, or its state_dict alone with torch.save, and compare that."
+)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Tensors by name, in the order of the file; names that are another's tensor; names of what is no tensor."""
+
+    tensors: dict[str, Stored]
+    aliases: dict[str, str] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+    file: OpenFile | None = None
+    """What must stay open while the tensors are read."""
+
+
+def read(path: Path) -> Contents:
+    """What the file at `path` holds."""
+    if not path.is_file():
+        raise unreadable(path, "is not a file that can be read in parts")
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_LFS))
+    except OSError as error:
+        raise unreadable(path, f"cannot be read: {error.strerror}") from error
+    if not head:
+        raise unreadable(path, "is empty")
+    if head == _LFS:
+        raise unreadable(path, "is a Git LFS pointer, not the file itself", fix="Run `git lfs pull`.")
+    if head[8:9] == b"{":
+        return _safetensors(path)
+    if head.startswith((_ZIP, _PICKLE)):
+        return _pickled(path, mapped=head.startswith(_ZIP))
+    raise unreadable(path, "is no file of tensors: neither safetensors nor a PyTorch checkpoint")
+
+
+def unreadable(path: Path, what: str, fix: str | None = None) -> WeightsError:
+    return WeightsError("TP0322", f"{path.name} {what}", where=str(path), fix=fix)
+
+
+def flat(tensors: Any, path: Path) -> Contents:
+    """The tensors of nested dicts, lists and tuples, with the keys on the way to each joined by dots."""
+    import torch
+
+    found: dict[str, Stored] = {}
+    skipped = []
+    for name, value in _leaves(tensors, ""):
+        if not isinstance(value, torch.Tensor):
+            skipped.append(name)
+        elif name in found:
+            raise unreadable(path, f"has two tensors that are called {name}")
+        elif value.layout != torch.strided or value.is_quantized or value.is_meta:
+            raise unreadable(path, f"has {name}, which is sparse, quantized or without values")
+        else:
+            found[name] = InMemory(value)
+    return Contents(found, skipped=tuple(skipped))
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    inner: Iterable[tuple[Any, Any]]
+    if isinstance(value, Mapping):
+        inner = value.items()
+    elif isinstance(value, list | tuple):
+        inner = enumerate(value)
+    else:
+        yield name or "tensor", value
+        return
+    for key, one in inner:
+        yield from _leaves(one, f"{name}.{key}" if name else str(key))
+
+
+def _safetensors(path: Path) -> Contents:
+    try:
+        with safe_open(path, framework="np") as checked:
+            metadata: dict[str, str] = checked.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise unreadable(path, f"is cut off or no safetensors file: {error}") from error
+    header, start = _header(path)
+    file = OpenFile(path)
+    tensors: dict[str, Stored] = {}
+    for name, one in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        if one["dtype"] not in _SAFETENSORS_DTYPES:
+            raise unreadable(path, f"has {name} in {one['dtype']}, which torchport cannot compare")
+        form = Form(_SAFETENSORS_DTYPES[one["dtype"]], tuple(one["shape"]))
+        tensors[name] = InFile(form, file, start + one["data_offsets"][0])
+    return Contents(tensors, _aliases(metadata, path), file=file)
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header, which was found to be right before, without its metadata; and where the values begin."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header: dict[str, Any] = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    return header, 8 + length
+
+
+def _aliases(metadata: dict[str, str], path: Path) -> dict[str, str]:
+    try:
+        aliases = json.loads(metadata.get("aliases", "{}"))
+    except json.JSONDecodeError as error:
+        raise unreadable(path, f"has aliases that are not JSON: {error}") from error
+    if not isinstance(aliases, dict):
+        raise unreadable(path, "has aliases that are not a JSON object")
+    return {str(name): str(target) for name, target in aliases.items()}
+
+
+def _pickled(path: Path, *, mapped: bool) -> Contents:
+    import torch
+
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    except Exception as error:  # torch raises whatever the part that it was reading raises.
+        raise _not_loaded(path, str(error)) from error
+    return flat(loaded, path)
+
+
+def _not_loaded(path: Path, message: str) -> WeightsError:
+    code = re.search(r"GLOBAL (\S+) was not an allowed|(TorchScript) archive", message)
+    if code:
+        what = f"needs Python code to be loaded ({code[1] or code[2]}), which torchport does not run"
+        return unreadable(path, what, fix=_AS_SAFETENSORS)
+    reason = re.search(r"WeightsUnpickler error:\s*(.+)", message) or re.match(
+        r"\s*(.+?)(?:\. |\n|$)", message
+    )
+    return unreadable(path, f"is cut off or no PyTorch checkpoint: {reason[1] if reason else message}")

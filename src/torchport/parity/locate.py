@@ -1,0 +1,129 @@
+"""Which files a path stands for, when it is to be compared: a checkpoint, a capture or a run may be several."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchport.errors import ReportError, UsageError
+from torchport.parity.formats import unreadable
+
+_SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)\.\w+")
+_INDEX, _MANIFEST, _TRACE = ".index.json", "_manifest.json", "_trace.safetensors"
+_ENDINGS = (".safetensors", ".bin", ".pt", ".pth")
+
+
+@dataclass(frozen=True)
+class Located:
+    """The files, in order; the manifest of the capture that they are of; and, by an index, which file has what."""
+
+    kind: str
+    files: tuple[Path, ...]
+    manifest: Path | None = None
+    index: dict[str, Path] | None = None
+
+
+def locate(path: Path) -> Located:
+    if path.is_dir():
+        return _directory(path)
+    if not path.exists():
+        raise unreadable(path, "is not there")
+    if path.name.endswith(_INDEX):
+        return _index(path)
+    if path.name.endswith(_MANIFEST):
+        return _capture(path)
+    if path.name == "report.json":
+        return _run(path.parent)
+    return Located("file", (path,), _manifest_beside(path))
+
+
+def _directory(folder: Path) -> Located:
+    if any((folder / name).exists() for name in ("report.json", "run", "capture")):
+        return _run(folder)
+    try:
+        names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    except OSError as error:
+        raise unreadable(folder, f"cannot be read: {error.strerror}") from error
+    for ending, opened in ((_MANIFEST, _capture), (_INDEX, _index)):
+        if found := [folder / name for name in names if name.endswith(ending)]:
+            return opened(_only(found, folder))
+    for ending in _ENDINGS:
+        if found := [folder / name for name in names if name.endswith(ending)]:
+            return _shards(found) or Located("file", (_only(found, folder),))
+    raise unreadable(
+        folder,
+        "holds no tensors: no run, capture, index, safetensors file or PyTorch checkpoint",
+        fix="Give a file, or a directory that one of these lies in.",
+    )
+
+
+def _only(found: Sequence[Path], folder: Path) -> Path:
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found[:4]) + (" and more" if len(found) > 4 else "")
+        message = f"{folder} has {len(found)} that could be meant: {names}"
+        raise UsageError("TP0801", message, where=str(folder), fix="Give the path of one of them.")
+    return found[0]
+
+
+def _run(folder: Path) -> Located:
+    chained = folder / "run" / "chained.safetensors"
+    if not chained.is_file():
+        message = "the run has no run/chained.safetensors: what the port computed is not there"
+        raise ReportError("TP0343", message, where=str(folder))
+    return Located("run", (chained,), _manifest_of_run(folder))
+
+
+def _capture(manifest: Path) -> Located:
+    trace = manifest.with_name(manifest.name.removesuffix(_MANIFEST) + _TRACE)
+    if not trace.is_file():
+        message = f"the capture has no {trace.name}: no values were recorded, or they lie elsewhere"
+        raise ReportError("TP0343", message, where=str(manifest))
+    return Located("capture", (trace,), manifest)
+
+
+def _index(path: Path) -> Located:
+    try:
+        data: Any = json.loads(path.read_text(encoding="utf-8"))
+        by_name = {str(name): path.parent / str(file) for name, file in data["weight_map"].items()}
+    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise unreadable(path, "is no index of a sharded checkpoint: it has no weight_map") from error
+    files = tuple(sorted(set(by_name.values())))
+    if not files:
+        raise unreadable(path, "is an index of nothing: its weight_map is empty")
+    if missing := [file.name for file in files if not file.is_file()]:
+        raise unreadable(path, f"names shards that are not there: {', '.join(missing[:4])}")
+    return Located("sharded checkpoint", files, index=by_name)
+
+
+def _shards(found: Sequence[Path]) -> Located | None:
+    """The shards of a checkpoint that has no index, if these are such and all of them."""
+    parts = [_SHARD.fullmatch(path.name) for path in found]
+    if len({(part[1], part[3]) if part else None for part in parts}) != 1 or parts[0] is None:
+        return None
+    wanted = int(parts[0][3])
+    if len(found) != wanted:
+        raise unreadable(found[0].parent, f"has {len(found)} of the {wanted} shards of {parts[0][1]}")
+    return Located("sharded checkpoint", tuple(found))
+
+
+def _manifest_beside(path: Path) -> Path | None:
+    if path.name.endswith(_TRACE):
+        return _if_file(path.with_name(path.name.removesuffix(_TRACE) + _MANIFEST))
+    return _manifest_of_run(path.parent.parent) if path.parent.name == "run" else None
+
+
+def _manifest_of_run(folder: Path) -> Path | None:
+    """The manifest that the report is about: a port that was checked on other inputs has several."""
+    try:
+        model = json.loads((folder / "report.json").read_text(encoding="utf-8"))["model"]
+    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError):
+        return None
+    return _if_file(folder / "capture" / f"{model}{_MANIFEST}")
+
+
+def _if_file(path: Path) -> Path | None:
+    return path if path.is_file() else None
