@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,6 +81,22 @@ def test_the_rust_shown_is_what_is_generated(answers: tuple[Path, dict[str, str]
     folder, _ = answers
     (shown,) = blocks(ROOT / "README.md", "rust")
     assert shown in (folder / "torchport-out/tiny/rust/src/model.rs").read_text()
+
+
+def test_the_failure_shown_is_what_comes_out(answers: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    folder, _ = answers
+    shutil.copytree(folder, tmp_path / "tiny", dirs_exist_ok=True)
+    source = tmp_path / "tiny/torchport-out/tiny/rust/src/model.rs"
+    source.write_text(source.read_text().replace("ops::gelu(", "ops::gelu_tanh("))
+    command = [str(Path(sys.executable).parent / "torchport"), "check", "torchport-out/tiny"]
+    wide = {**os.environ, "COLUMNS": "200"}
+    done = subprocess.run(command, cwd=tmp_path / "tiny", env=wide, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    blocks_shown = blocks(ROOT / "README.md", "text")
+    (shown,) = [block for block in blocks_shown if block.startswith("FAIL  tiny")]
+    real = _without_numbers(done.stdout.replace(f"{folder}/", ""))
+    for line in _without_numbers(shown):
+        assert line in real
 
 
 def test_the_python_of_the_readme_runs(answers: tuple[Path, dict[str, str]]) -> None:
