@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 import zoo
 
-from torchport.errors import TorchportError
 from torchport.files import cache_directory, write_atomically
 
 from .alarms import runs
@@ -19,7 +18,7 @@ from .kinds import KINDS
 from .models import MODELS
 from .outcome import Outcome, as_json, good_enough, missed, table
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 def say(text: str) -> None:
@@ -47,7 +46,7 @@ def main(
             if list_:
                 print(f"{name}\t{planted.way}\t{planted.kind}\t{planted.place}\t{planted.culprit}")
                 continue
-            outcomes.append(check(subject, planted))
+            outcomes.append(check(subject, planted, explain=suggestions))
             say(f"  {'ok  ' if outcomes[-1].exact else 'MISS'} {outcomes[-1]}")
     if list_:
         return
@@ -66,12 +65,12 @@ def _chosen(wanted: list[str] | None, known: dict, what: str) -> list[str]:
     return wanted or list(known)
 
 
-def check(subject: Subject, planted: Planted) -> Outcome:
+def check(subject: Subject, planted: Planted, *, explain: bool = False) -> Outcome:
     """Plants a fault, lets torchport prove the port, and notes what it says."""
     start = time.perf_counter()
     try:
-        report = subject.port(planted).check()
-    except TorchportError as error:
+        report = subject.port(planted).check(explain=explain)
+    except Exception as error:  # A crash is no verdict either, and the campaign goes on.
         return Outcome.of_error(planted, error, time.perf_counter() - start)
     return Outcome.of(planted, report, time.perf_counter() - start)
 

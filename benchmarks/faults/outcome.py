@@ -56,7 +56,7 @@ class Outcome:
             **_facts(planted),
             status="error",
             blamed=None,
-            reason=str(error),
+            reason=f"{type(error).__name__}: {error}",
             suggestion=None,
             suggestions=(),
             operation=None,
@@ -159,8 +159,9 @@ def good_enough(outcomes: Sequence[Outcome], *, suggestions: bool) -> bool:
 
 
 def as_json(outcomes: Sequence[Outcome]) -> str:
+    judged = ("detected", "exact", "covered", "explained")
     rows = [
-        {**asdict(one), "floors": str(one.floors), "detected": one.detected, "exact": one.exact}
+        {**asdict(one), "floors": str(one.floors), **{name: getattr(one, name) for name in judged}}
         for one in outcomes
     ]
     return json.dumps({"schema": 1, "outcomes": rows}, indent=1)
