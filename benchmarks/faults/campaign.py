@@ -98,6 +98,14 @@ class Subject:
             planted.edit(self.folder / "rust")
         return port
 
+    def false_alarm(self) -> str | None:
+        """What is said against the port without a fault, if it does not pass."""
+        report = self.port().check(explain=False)
+        if report.passed:
+            return None
+        found = report.first_divergence
+        return f"{found.layer}: {found.reason}" if found else report.status
+
     def all_faults(self, kinds: Iterable[str]) -> Iterator[Planted]:
         for kind in kinds:
             yield from self.faults(kind)

@@ -39,9 +39,14 @@ def main(
         raise typer.Exit(_false_alarms(_chosen(model, zoo.ZOO, "model")))
     kinds, models = _chosen(kind, KINDS, "kind"), _chosen(model, MODELS, "model")
     outcomes: list[Outcome] = []
+    alarms: list[str] = []
     for name in models:
         say(f"{name}: capturing")
         subject = Subject(name, cache_directory() / "faults" / name)
+        if not list_ and (alarm := subject.false_alarm()) is not None:
+            alarms.append(f"{name} fails without a fault, so none is planted in it: {alarm}")
+            say(f"  {alarms[-1]}")
+            continue
         for planted in subject.all_faults(kinds):
             if list_:
                 print(f"{name}\t{planted.way}\t{planted.kind}\t{planted.place}\t{planted.culprit}")
@@ -51,10 +56,10 @@ def main(
     if list_:
         return
     print(table(outcomes, suggestions=suggestions))
-    print("\n".join(["", *missed(outcomes)]))
+    print("\n".join(["", *missed(outcomes), *alarms]))
     if json is not None:
         write_atomically(json, as_json(outcomes))
-    raise typer.Exit(0 if good_enough(outcomes, suggestions=suggestions) else 1)
+    raise typer.Exit(0 if not alarms and good_enough(outcomes, suggestions=suggestions) else 1)
 
 
 def _chosen(wanted: list[str] | None, known: dict, what: str) -> list[str]:
