@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,9 @@ class Subject:
         self.target = find_target("candle")
         model, args, *kwargs = MODELS[self.name]()
         given = kwargs[0] if kwargs else None
-        unmapped = lambda op: not self.target.maps(op)  # noqa: E731
-        self.capture = record(model, args, given, name=self.name, decompose=unmapped)
+        self.capture = record(
+            model, args, given, name=self.name, decompose=lambda op: not self.target.maps(op)
+        )
         self.files = self.capture.save(self.folder / "capture")
         stored = read_tensors(self.files["weights"]) if "weights" in self.files else {}
         self.stored = {name: tensor for name, tensor in stored.items() if name in self.capture.graph.weights}
@@ -131,7 +133,7 @@ class Subject:
         graph = self.capture.graph
         for rewrite in GRAPH.get(kind, ()):
             for site in sites(graph, rewrite):
-                yield lambda rewrite=rewrite, site=site: self._rewritten(kind, rewrite, site)
+                yield partial(self._rewritten, kind, rewrite, site)
 
     def _rewritten(self, kind: str, rewrite: Rewrite, site: Site) -> Planted:
         graph = plant(self.capture.graph, rewrite, site)
@@ -149,9 +151,7 @@ class Subject:
             for name in self.stored:
                 changed = change(Stored(self.capture.graph, self.stored, name))
                 if changed is not None:
-                    yield lambda change=change, name=name, changed=changed: self._reweighted(
-                        kind, change.__name__, name, changed
-                    )
+                    yield partial(self._reweighted, kind, change.__name__, name, changed)
 
     def _reweighted(self, kind: str, fault: str, name: str, changed: dict[str, torch.Tensor]) -> Planted:
         graph = self.capture.graph
@@ -177,11 +177,11 @@ class Subject:
         """Edits of source come with the same fault in the graph, which says where it is and what it does."""
         for edit in SOURCE.get(kind, ()):
             if edit.model == self.name:
-                yield lambda edit=edit: self._edited(kind, edit)
+                yield partial(self._edited, kind, edit)
         if kind == "tied weight untied":
             for name, weight in self.capture.graph.weights.items():
                 if weight.tied_to is not None:
-                    yield lambda name=name: self._untied(kind, name)
+                    yield partial(self._untied, kind, name)
 
     def _edited(self, kind: str, edit: Edit) -> Planted:
         for rewrite in GRAPH[kind]:

@@ -46,6 +46,7 @@ class Rotary(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        self.frequencies: torch.Tensor
         self.qkv = nn.Linear(SIZE, 3 * SIZE)
         self.out = nn.Linear(SIZE, SIZE)
         self.register_buffer("frequencies", 1 / 50 ** torch.linspace(0, 1, 4))
