@@ -1,6 +1,6 @@
 """The kinds of fault, each with the suggestions that would be right for it.
 
-The kinds without one are faults that torchport makes no promise to explain; they count for detection and blame only.
+A kind without one would be a fault that torchport does not promise to explain, counted for detection and blame only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ KINDS: dict[str, frozenset[str]] = {
     "align_corners": frozenset({"align_corners", "interpolation"}),
     "bias dropped": frozenset({"bias", "stale_weight"}),
     "broadcast on the wrong side": frozenset({"axis", "broadcast"}),
-    "causal off by one": frozenset({"causal", "mask"}),
+    "causal off by one": frozenset({"causal", "comparison", "mask"}),
     "conv kernel transposed": frozenset({"transposed_weight"}),
     "dilation dropped": frozenset({"dilation"}),
     "dropout left on": frozenset({"dropout"}),
@@ -28,18 +28,18 @@ KINDS: dict[str, frozenset[str]] = {
     "mask inverted": frozenset({"mask"}),
     "NaN in one element": frozenset({"nan"}),
     "nearest for linear": frozenset({"interpolation"}),
-    "one element off by 10 %": frozenset({"stale_weight"}),
+    "one element off by 10 %": frozenset({"one_element", "stale_weight"}),
     "padding": frozenset({"pad"}),
     "padding mode": frozenset({"pad_mode"}),
-    "pooling": frozenset(),
-    "positions off by one": frozenset(),
+    "pooling": frozenset({"operation"}),
+    "positions off by one": frozenset({"off_by_one"}),
     "q and k swapped": frozenset({"swapped_operands"}),
     "residual dropped": frozenset({"dropped_operand"}),
-    "rotary halves swapped": frozenset({"rotary"}),
+    "rotary halves swapped": frozenset({"rotary", "swapped_operands"}),
     "scale missing": frozenset({"scale"}),
     "softmax axis": frozenset({"softmax_axis", "axis"}),
     "stale buffer": frozenset({"stale_weight"}),
-    "statistics swapped": frozenset({"statistics_swapped"}),
+    "statistics swapped": frozenset({"statistics_swapped", "neighbour_weight"}),
     "stride": frozenset({"stride"}),
     "tied weight untied": frozenset({"stale_weight", "neighbour_weight"}),
     "transposed weight": frozenset({"transposed_weight"}),
