@@ -195,7 +195,7 @@ class Subject:
     def _untied(self, kind: str, name: str) -> Planted:
         """The weight is read from a place of its own, where there is what training began with."""
         weight = self.capture.weights[name]
-        other = torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)) * weight.std()
+        other = torch.randn(weight.shape, generator=torch.Generator().manual_seed(99)) * weight.std()
 
         def edit(project: Path) -> None:
             untie(project, name)
