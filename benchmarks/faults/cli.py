@@ -40,6 +40,7 @@ def main(
     kinds, models = _chosen(kind, KINDS, "kind"), _chosen(model, MODELS, "model")
     outcomes: list[Outcome] = []
     alarms: list[str] = []
+    quiet_places = 0
     for name in models:
         say(f"{name}: capturing")
         subject = Subject(name, cache_directory() / "faults" / name)
@@ -53,10 +54,12 @@ def main(
                 continue
             outcomes.append(check(subject, planted, explain=suggestions))
             say(f"  {'ok  ' if outcomes[-1].exact else 'MISS'} {outcomes[-1]}")
+        quiet_places += subject.quiet_places
     if list_:
         return
     print(table(outcomes, suggestions=suggestions))
-    print("\n".join(["", *missed(outcomes), *alarms]))
+    print(f"\n{quiet_places} places were passed over, where a fault changes nothing beyond noise.")
+    print("\n".join([*missed(outcomes), *alarms]))
     if json is not None:
         write_atomically(json, as_json(outcomes))
     raise typer.Exit(0 if not alarms and good_enough(outcomes, suggestions=suggestions) else 1)
