@@ -20,7 +20,8 @@ from torchport.explain.slice import own_operations
 SAMPLE = {
     "cnn": ["dilation dropped", "epsilon", "padding", "weight of a neighbour"],
     "rotary": ["causal off by one", "heads split wrongly", "rotary halves swapped"],
-    "translator": ["GRU gate order", "NaN in one element", "tied weight untied"],
+    "decoder": ["NaN in one element", "softmax axis", "tied weight untied"],
+    "tagger": ["GRU gate order", "LSTM gate order"],
 }
 
 

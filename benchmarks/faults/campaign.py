@@ -18,6 +18,7 @@ import torch
 from torchport.capture.graph import Graph
 from torchport.capture.recorder import Capture, record
 from torchport.capture.trace import read_tensors, write_tensors
+from torchport.errors import TorchportError
 from torchport.proof import Port
 from torchport.targets.base import Conversion, Target, find_target
 
@@ -102,7 +103,10 @@ class Subject:
 
     def false_alarm(self) -> str | None:
         """What is said against the port without a fault, if it does not pass."""
-        report = self.port().check(explain=False)
+        try:
+            report = self.port().check(explain=False)
+        except TorchportError as error:
+            return str(error)
         if report.passed:
             return None
         found = report.first_divergence
