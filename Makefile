@@ -7,7 +7,7 @@ CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/torchport
 export CARGO_TARGET_DIR := $(CACHE)/target
 export CARGO_TERM_PROGRESS_WHEN := never
 
-.PHONY: setup demo test lint test-rust test-python zoo bench lock cargo chromium
+.PHONY: setup demo test lint test-rust test-python zoo bench faults lock cargo chromium
 
 setup: $(VENV)/.synced
 
@@ -58,6 +58,9 @@ zoo: setup cargo
 
 bench: setup cargo chromium
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+faults: setup cargo
+	@$(BIN)/python benchmarks/faults
 
 lock:
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \

@@ -1,0 +1,62 @@
+"""The kinds of fault, each with the suggestions that would be right for it.
+
+A kind without one would be a fault that torchport does not promise to explain, counted for detection and blame only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+KINDS: dict[str, frozenset[str]] = {
+    "activation": frozenset({"activation"}),
+    "align_corners": frozenset({"align_corners", "interpolation"}),
+    "bias dropped": frozenset({"bias", "stale_weight"}),
+    "broadcast on the wrong side": frozenset({"axis", "broadcast"}),
+    "causal off by one": frozenset({"causal", "comparison", "mask"}),
+    "conv kernel transposed": frozenset({"transposed_weight"}),
+    "dilation dropped": frozenset({"dilation"}),
+    "dropout left on": frozenset({"dropout"}),
+    "epsilon": frozenset({"eps"}),
+    "flatten order": frozenset({"channels_last"}),
+    "gelu for gelu-tanh": frozenset({"gelu_tanh"}),
+    "GRU gate order": frozenset({"gate_order"}),
+    "half precision": frozenset({"half"}),
+    "heads split wrongly": frozenset({"heads"}),
+    "integer division": frozenset({"rounding_mode"}),
+    "LSTM gate order": frozenset({"gate_order"}),
+    "mask inverted": frozenset({"mask"}),
+    "NaN in one element": frozenset({"nan"}),
+    "nearest for linear": frozenset({"interpolation"}),
+    "one element off by 10 %": frozenset({"one_element", "stale_weight"}),
+    "padding": frozenset({"pad"}),
+    "padding mode": frozenset({"pad_mode"}),
+    "pooling": frozenset({"operation"}),
+    "positions off by one": frozenset({"off_by_one"}),
+    "q and k swapped": frozenset({"swapped_operands"}),
+    "residual dropped": frozenset({"dropped_operand"}),
+    "rotary halves swapped": frozenset({"rotary", "swapped_operands"}),
+    "scale missing": frozenset({"scale"}),
+    "softmax axis": frozenset({"softmax_axis", "axis"}),
+    "stale buffer": frozenset({"stale_weight"}),
+    "statistics swapped": frozenset({"statistics_swapped", "neighbour_weight"}),
+    "stride": frozenset({"stride"}),
+    "tied weight untied": frozenset({"stale_weight", "neighbour_weight"}),
+    "transposed weight": frozenset({"transposed_weight"}),
+    "weight of a neighbour": frozenset({"neighbour_weight"}),
+    "wrong axis": frozenset({"axis"}),
+}
+
+Function = TypeVar("Function", bound=Callable)
+
+
+def of_kind(table: dict[str, list[Function]], kind: str) -> Callable[[Function], Function]:
+    """Registers a fault in a table under its kind; several may be of one kind."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no kind of fault {kind!r}")
+
+    def decorate(function: Function) -> Function:
+        table.setdefault(kind, []).append(function)
+        return function
+
+    return decorate

@@ -1,0 +1,115 @@
+"""A sample of the campaign of planted faults, and that the campaign can be trusted; `make faults` runs it all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from faults.campaign import Subject
+from faults.cli import check
+from faults.effect import NOTHING, effect_of
+from faults.in_layers import GRAPH
+from faults.in_source import SOURCE
+from faults.in_weights import WEIGHTS
+from faults.kinds import KINDS
+from faults.outcome import Outcome, good_enough, missed, table
+from faults.rewrite import plant, sites
+
+from torchport.explain.slice import own_operations
+
+SAMPLE = {
+    "cnn": ["dilation dropped", "epsilon", "padding", "weight of a neighbour"],
+    "rotary": ["causal off by one", "heads split wrongly", "rotary halves swapped"],
+    "decoder": ["NaN in one element", "softmax axis", "tied weight untied"],
+    "tagger": ["GRU gate order", "LSTM gate order"],
+}
+
+
+@pytest.fixture(scope="module", params=SAMPLE)
+def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    return Subject(request.param, tmp_path_factory.mktemp(request.param))
+
+
+def test_port_without_a_fault_passes(subject: Subject) -> None:
+    assert subject.false_alarm() is None
+
+
+def test_planted_faults_are_detected_and_traced_to_their_layer(subject: Subject) -> None:
+    planted = list(subject.all_faults(SAMPLE[subject.name]))
+    assert {fault.kind for fault in planted} == set(SAMPLE[subject.name])
+    outcomes = [check(subject, fault) for fault in planted]
+    assert missed(outcomes) == []
+
+
+def test_planted_fault_moves_its_layer_by_more_than_noise(subject: Subject) -> None:
+    for fault in subject.all_faults(SAMPLE[subject.name]):
+        assert fault.effect.is_real
+        assert fault.effect.owner in (fault.culprit, None)
+
+
+def test_graph_without_a_fault_has_no_effect(subject: Subject) -> None:
+    capture = subject.capture
+    assert effect_of(capture, capture.graph, capture.weights) == NOTHING
+
+
+def test_fault_is_planted_too_when_the_layer_is_converted_by_itself(subject: Subject) -> None:
+    graph, plan = subject.capture.graph, subject.capture.plan
+    sizes = {
+        item.name: subject.capture.golden[f"{plan.root}<{i}"].shape
+        for i, item in enumerate(graph.root.inputs)
+    }
+    (rewrite, *_) = GRAPH["transposed weight"]
+    for site in sites(graph, rewrite):
+        call = next(call.name for call in plan.calls.values() if call.module == site.module)
+        alone = own_operations(graph, plan, call, graph.bindings(sizes))
+        assert alone is not None
+        assert plant(alone.graph, rewrite, site) != alone.graph
+
+
+def test_every_kind_can_be_planted() -> None:
+    assert {*GRAPH, *WEIGHTS, *SOURCE, "tied weight untied"} == set(KINDS)
+    assert len(KINDS) >= 25
+
+
+CAUGHT = Outcome(
+    kind="epsilon",
+    model="bert",
+    way="graph",
+    fault="epsilon",
+    place="norm/layer_norm",
+    culprit="norm",
+    floors=70.0,
+    status="fail",
+    blamed="norm",
+    reason="output: far",
+    suggestion="eps",
+    suggestions=("eps",),
+    operation="aten.layer_norm.default",
+    seconds=1.0,
+)
+
+
+@pytest.mark.parametrize(
+    "miss",
+    [
+        {"status": "pass", "blamed": None},
+        {"status": "error", "blamed": None},
+        {"status": "unsupported", "blamed": None},
+        {"blamed": "another"},
+        {"suggestion": None},
+        {"suggestion": "bias"},
+    ],
+)
+def test_campaign_fails_on_a_miss(miss: dict) -> None:
+    assert good_enough([CAUGHT], suggestions=True)
+    assert not good_enough([replace(CAUGHT, **miss)], suggestions=True)
+
+
+def test_campaign_that_planted_nothing_fails() -> None:
+    assert not good_enough([], suggestions=False)
+
+
+def test_table_counts_by_kind() -> None:
+    rows = table([CAUGHT, replace(CAUGHT, blamed="another")], suggestions=True).splitlines()
+    cells = [cell.strip() for cell in rows[2].split("|")[1:-1]]
+    assert cells == ["epsilon", "1", "2", "2/2", "1/2", "2/2", "1.0"]
