@@ -93,6 +93,31 @@ def test_constants_are_found_again_for_other_inputs(echo: EchoTarget, tmp_path: 
     assert port.check(torch.randn(3, 4)).passed
 
 
+def test_a_layer_may_have_the_name_of_an_input(echo: EchoTarget, tmp_path: Path) -> None:
+    class Lookup(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(10, 4)
+
+        def forward(self, words: torch.Tensor) -> torch.Tensor:
+            return self.words(words) + self.words(words + 1)
+
+    assert torchport.port(Lookup(), torch.tensor([[1, 2]]), target="echo", out=tmp_path).check().passed
+
+
+def test_a_layer_may_be_called_with_two_sizes(echo: EchoTarget, tmp_path: Path) -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(4)
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return self.norm(x).sum() + self.norm(y).sum()
+
+    args = (torch.randn(3, 4), torch.randn(2, 5, 4))
+    assert torchport.port(Both(), args, target="echo", out=tmp_path, dynamic={}).check().passed
+
+
 def test_a_model_without_weights(echo: EchoTarget, tmp_path: Path) -> None:
     port = torchport.port(nn.ReLU(), torch.randn(2, 4), target="echo", out=tmp_path)
     assert not (port.captures / "ReLU_weights.safetensors").exists()

@@ -33,7 +33,7 @@ _STORED_FLOATS = ("F", "BF")
 
 
 def check_trace(path: Path, graph: Graph, plan: Plan) -> None:
-    """Every value that the plan of calls names is in the trace, in the shape that the graph has for it."""
+    """Every value that the plan of calls names is in the trace, and the inputs have the shapes of the graph."""
     with Trace(path) as trace:
         for call in plan.calls.values():
             missing = [key for key in (*call.inputs, *call.outputs) if not trace.has(key)]
@@ -44,15 +44,16 @@ def check_trace(path: Path, graph: Graph, plan: Plan) -> None:
                     where=str(path),
                     fix="record the model again, so that manifest and trace are of one recording",
                 )
-            for key, item in zip(call.inputs, graph.modules[call.module].inputs, strict=True):
-                shape = trace.shape(key)
-                if not _fits(shape, item.meta.shape):
-                    raise TraceError(
-                        "TP0312",
-                        f"{key!r} has the shape {list(shape)} in the trace, and the manifest has "
-                        f"{[size if isinstance(size, int) else 'any' for size in item.meta.shape]} for {call.name}",
-                        where=str(path),
-                    )
+        root = plan.calls[plan.root]
+        for key, item in zip(root.inputs, graph.root.inputs, strict=True):
+            shape = trace.shape(key)
+            if not _fits(shape, item.meta.shape):
+                raise TraceError(
+                    "TP0312",
+                    f"{key!r} has the shape {list(shape)} in the trace, and the manifest has "
+                    f"{[size if isinstance(size, int) else 'any' for size in item.meta.shape]}",
+                    where=str(path),
+                )
 
 
 def _fits(shape: tuple[int, ...], expected: tuple[Dim, ...]) -> bool:

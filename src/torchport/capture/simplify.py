@@ -297,14 +297,19 @@ def _in_order_of_use(modules: dict[str, g.Module]) -> dict[str, g.Module]:
 def _renamed(module: g.Module) -> g.Module:
     """Names count within the module: the same module elsewhere has the same names."""
     names: dict[str, str] = {}
+    for index, item in enumerate(module.inputs):
+        names[item.name] = item.name if module.key == "" else f"input_{index}"
+    taken = set(names.values())
     counts: Counter[str] = Counter()
 
     def fresh(base: str) -> str:
-        counts[base] += 1
-        return base if counts[base] == 1 else f"{base}_{counts[base] - 1}"
+        name = base
+        while name in taken:
+            counts[base] += 1
+            name = f"{base}_{counts[base]}"
+        taken.add(name)
+        return name
 
-    for index, item in enumerate(module.inputs):
-        names[item.name] = item.name if module.key == "" else f"input_{index}"
     for old, weight in module.params.items():
         names[old] = fresh("w_" + weight.removeprefix(module.path + "."))
     for node in module.nodes:

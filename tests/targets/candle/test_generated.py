@@ -15,11 +15,13 @@ import zoo
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
+from torchport.capture.recorder import record
 from torchport.files import cache_directory
 from torchport.pipeline import Port
 from torchport.pipeline import port as make_port
 from torchport.targets.candle.build import find_cargo
 from torchport.targets.candle.project import format_rust
+from torchport.targets.candle.writer import generate
 
 
 class RustExtension(SingleFileSnapshotExtension):
@@ -138,3 +140,17 @@ def test_every_operation_can_be_watched(tmp_path: Path) -> None:
     report = port.check()
     assert report.passed, report.first_divergence
     assert report.compared > 2 * len(report.layers)
+
+
+def test_a_linear_with_a_computed_weight_is_written() -> None:
+    class Masked(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(6, 4))
+            self.bias = torch.nn.Parameter(torch.randn(6))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.linear(x, self.weight.tril(), self.bias)
+
+    generated = generate(record(Masked(), torch.randn(2, 4)).graph)
+    assert not generated.todos and "ops::linear" in generated.source

@@ -149,10 +149,8 @@ def _first_and_last(graph: g.Graph) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for module in graph.modules.values():
         for node in module.nodes:
-            weight = next(
-                (module.params[r.name] for r in g.refs(node.args[1:]) if r.name in module.params), None
-            )
-            if node.op == "aten.linear.default" and weight:
+            weight = module.params.get(node.args[1].name) if node.op == "aten.linear.default" else None
+            if weight is not None:
                 linear.append([int(d) for d in graph.weights[weight].meta.shape])  # type: ignore[arg-type]
             elif node.op == "aten.embedding.default" and node.args[0].name in module.params:
                 count, width = graph.weights[module.params[node.args[0].name]].meta.shape
