@@ -242,7 +242,7 @@ class Port:
             seconds=Seconds(**self.seconds),
             files=self._files(),
         )
-        return self._write(report)
+        return self._write(report.model_copy(update={"stopped": stopped[0] if stopped else None}))
 
     def _capture_file(self, ending: str, name: str | None = None) -> Path:
         return self.captures / f"{name or self.name}_{ending}"

@@ -119,6 +119,31 @@ def test_a_value_missing_from_the_port_fails_its_call(tmp_path: Path, name: str)
     assert f"no value for {name}" in divergence.reason
 
 
+@pytest.mark.parametrize(
+    ("begun", "lost", "culprit"),
+    [
+        (["Toy", "fc", "block"], ["block.fc", "block.norm", "block", "block:1", "drop", "Toy"], "block"),
+        (
+            ["Toy", "fc", "block", "block.fc"],
+            ["block.fc", "block.norm", "block", "block:1", "drop", "Toy"],
+            "block.fc",
+        ),
+        (["Toy", "fc", "block", "block.norm", "drop"], ["block.fc"], "block"),
+    ],
+    ids=["the port stopped before a call", "the port stopped in a call", "the port leaves a call out"],
+)
+def test_who_is_to_blame_for_a_call_that_was_not_made(
+    tmp_path: Path, begun: list[str], lost: list[str], culprit: str
+) -> None:
+    traces = run()
+    traces.begun = begun
+    for key in lost:
+        traces.lockstep.pop(key, None)
+    parity = traces.compare(tmp_path)
+    assert not parity.passed and parity.first_divergence is not None
+    assert parity.first_divergence.layer == culprit, parity.first_divergence
+
+
 def test_a_call_that_was_never_reached_is_the_callers_fault(tmp_path: Path) -> None:
     traces = run()
     for key in ("block<0", "block", "block:1", "block.fc", "block.norm"):

@@ -117,16 +117,18 @@ class Traces:
     aliases: dict[str, str] = field(default_factory=lambda: dict(ALIASES))
     calls: list[Call] = field(default_factory=lambda: list(CALLS))
     events: list[tuple[str, str]] = field(default_factory=lambda: list(EVENTS))
+    begun: list[str] | None = None
 
     def compare(self, directory: Path, rule: Rule | None = None, **more: Any) -> Parity:
         metadata = {"schema": "1", "root": "Toy", "aliases": json.dumps(self.aliases)}
+        begun = None if self.begun is None else {"begun": json.dumps(self.begun)}
         paths = {}
         for name in ("golden", "truth", "lockstep", "chained"):
             tensors = getattr(self, name)
             if tensors is not None:
                 paths[name] = directory / f"{name}.safetensors"
                 copies = {key: tensor.clone().contiguous() for key, tensor in tensors.items()}
-                save_file(copies, paths[name], metadata if name == "golden" else None)
+                save_file(copies, paths[name], {"golden": metadata, "lockstep": begun}.get(name))
         return compare_traces(
             paths["golden"],
             paths["lockstep"],

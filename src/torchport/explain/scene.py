@@ -32,7 +32,7 @@ class Scene:
     stored: dict[str, torch.Tensor]
     """The weights as the port loads them, by their names in the slice."""
     key: str
-    """The value at which it showed."""
+    """The value at which it showed; the first that it computes, where it showed in none of these."""
 
     @property
     def plan(self) -> Plan:
@@ -72,7 +72,8 @@ def look_at(evidence: Evidence, call: str, key: str, *, stand_ins: bool = False)
     recorded = _read(evidence.weights, part.weights) | given
     stored = _read(evidence.stored, part.weights) | given
     stored = {name: _as(tensor, recorded[name]) for name, tensor in stored.items()}
-    return Scene(part, as_capture(part.graph, recorded, inputs, outputs), observed, stored, key)
+    shown = key if key in part.outputs else part.outputs[0]
+    return Scene(part, as_capture(part.graph, recorded, inputs, outputs), observed, stored, shown)
 
 
 def as_capture(

@@ -122,6 +122,10 @@ class _Comparison:
         )
 
     def _enter(self, call: Call) -> None:
+        if (owner := self._kept_from(call)) is not None:
+            reason = f"the port never came to call {call.name}"
+            key = (*call.outputs, *call.inputs)[0]
+            self._found(owner, _Finding(call.name, "call", False, reason, None, key))
         reached = any(key in self.traces.lockstep for key in call.outputs)
         for index, key in enumerate(call.inputs):
             finding = self._measure_own(call, f"input {index} of {call.name}", key)
@@ -136,6 +140,20 @@ class _Comparison:
                 self._found(call.name, finding)
             else:
                 self._found(call.parent, finding)
+
+    def _kept_from(self, call: Call) -> str | None:
+        """Who is to blame where a call was never made: the innermost call that did not end, or else the caller."""
+        begun = self.traces.lockstep.begun
+        if begun is None or call.parent is None or not call.inputs or call.name in begun:
+            return None
+        for one in self.calls.values():
+            if (
+                one.name in begun
+                and one.outputs
+                and not any(key in self.traces.lockstep for key in one.outputs)
+            ):
+                return one.name
+        return call.parent
 
     def _leave(self, call: Call) -> None:
         for key in self.nodes.get(call.name, ()):

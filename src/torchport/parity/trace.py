@@ -21,6 +21,8 @@ class Trace:
         metadata: dict[str, str] = self._file.metadata() or {}
         self.root = metadata.get("root")
         self.aliases = _aliases(metadata, path)
+        self.begun = _begun(metadata, path)
+        """The calls that were made and have inputs, where the run says so."""
         self._keys = frozenset(self._file.keys())
 
     def __enter__(self) -> Self:
@@ -89,3 +91,12 @@ def _aliases(metadata: dict[str, str], path: Path) -> dict[str, str]:
     if not isinstance(aliases, dict):
         raise TraceError("TP0310", f"{path}: the aliases are not a JSON object")
     return {str(key): str(target) for key, target in aliases.items()}
+
+
+def _begun(metadata: dict[str, str], path: Path) -> frozenset[str] | None:
+    if "begun" not in metadata:
+        return None
+    try:
+        return frozenset(json.loads(metadata["begun"]))
+    except (json.JSONDecodeError, TypeError) as error:
+        raise TraceError("TP0310", f"{path}: the list of calls is not JSON: {error}") from error

@@ -58,6 +58,8 @@ class Report(BaseModel):
     todos: tuple[Todo, ...] = ()
     outputs: Measured | None = None
     compared: int = 0
+    stopped: str | None = None
+    """What the port said when it stopped before its end."""
     seconds: Seconds = Seconds()
     report: str | None = None
     """The path of the report that was written, if one was."""

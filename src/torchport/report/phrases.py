@@ -44,6 +44,8 @@ def facts(report: Report) -> list[tuple[str, str]]:
         return []
     chained = next((one.chained for one in report.layers if one.name == divergence.layer), None)
     known = [("what", culprit(divergence))]
+    if report.stopped is not None:
+        known.append(("stopped", " ".join(report.stopped.split())))
     if divergence.kind == "own":
         known.append(("own error", error(divergence.metrics)))
     known += [("chained", error(chained)), ("source", divergence.source or "unknown")]

@@ -49,6 +49,7 @@ impl Checker {
             mode: Mode::default(),
             tolerance: Tolerance::Default,
             recorder: None,
+            begun: BTreeSet::new(),
             completed: HashMap::new(),
             comparisons: Vec::new(),
             error: None,
@@ -128,6 +129,8 @@ pub(super) struct State {
     mode: Mode,
     tolerance: Tolerance,
     recorder: Option<Recorder>,
+    /// Calls that were made and have inputs.
+    begun: BTreeSet<String>,
     /// Calls completed, by module path.
     completed: HashMap<String, usize>,
     comparisons: Vec<Comparison>,
@@ -142,7 +145,9 @@ impl State {
         index: usize,
         value: &Tensor,
     ) -> candle::Result<Tensor> {
-        let key = key::input(&self.call(path), index);
+        let call = self.call(path);
+        let key = key::input(&call, index);
+        self.begun.insert(call);
         Ok(self.follow(&key, value)?.unwrap_or_else(|| value.clone()))
     }
 
@@ -232,6 +237,7 @@ impl State {
             "schema": SCHEMA,
             "root": self.trace.root(),
             "mode": self.mode,
+            "begun": serde_json::to_string(&self.begun)?,
         });
         recorder.finish(metadata)
     }

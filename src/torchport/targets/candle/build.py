@@ -97,7 +97,7 @@ def run(program: Path, folder: Path, trace: Path, mode: str, record: Path) -> st
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return None
-    message = done.stderr.strip()[-1500:] or f"it ended with status {done.returncode}"
+    message = _without_backtrace(done.stderr)[-1500:] or f"it ended with status {done.returncode}"
     if "No space left on device" in message:
         raise DiskError("TP0330", f"the disk is full while the port runs: {message}", where=str(record))
     if not record.is_file():
@@ -105,3 +105,8 @@ def run(program: Path, folder: Path, trace: Path, mode: str, record: Path) -> st
             "TP0601", f"the port stopped before it computed anything: {message}", where=str(folder)
         )
     return message
+
+
+def _without_backtrace(text: str) -> str:
+    """What was said before the list of frames."""
+    return re.split(r"\n\s*(?:stack backtrace:|Stack backtrace:|0: )", text.strip(), maxsplit=1)[0].strip()
