@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import torchport
-from torchport import Port, TorchportError
+from torchport import Port, Report, TorchportError
 from torchport.pipeline import codegen, record_spec, safe_name
 from torchport.targets import base
 
@@ -136,6 +136,22 @@ def test_a_wrong_layer_fails_and_is_named(made: Port, echo: EchoTarget) -> None:
         "the result is 1.01 times what it should be"
     ]
     assert made.check(rtol=0.1, atol=0.1).passed
+
+
+def test_a_verdict_stands_when_its_cause_cannot_be_looked_for(
+    made: Port, echo: EchoTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> Report:
+        raise RuntimeError("no idea")
+
+    told: list[str] = []
+    made.progress = told.append
+    monkeypatch.setattr("torchport.explain.explained", broken)
+    echo.change = lambda mode, values: {key: value + 1 for key, value in values.items()}
+    report = made.check()
+    assert report.status == "fail" and report.first_divergence is not None
+    assert told[-1] == "the cause could not be found: RuntimeError: no idea"
+    assert Report.from_json((made.folder / "report.json").read_text()) == report
 
 
 def test_a_port_that_stops_never_passes(made: Port, echo: EchoTarget) -> None:

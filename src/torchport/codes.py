@@ -269,4 +269,10 @@ CODES: dict[str, Explanation] = {
         "Some features need a package that torchport does not install by itself.",
         "Install the package named.",
     ),
+    "TP0804": Explanation(
+        "an edited port without checks cannot be proven",
+        "A port that was made with --checks none is proven by a twin that has checks and is otherwise the same. Once "
+        "the source is edited, the twin is another program.",
+        "Port the model with --checks layers and make the edit there; or undo it.",
+    ),
 }

@@ -124,19 +124,38 @@ class Port:
             given = (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
             name = self._record_again(given, kwargs or {})
         graph = self._look_at_files(name)
+        self._must_be_the_twin()
         with self.timed("build", "building the port"):
             program = self.target.build(self._watched, self.progress)
         self.seconds.pop("explain", None)
         report = self._compare(name, graph, program, rule)
         if report.passed:
             shutil.rmtree(self.folder / "snippets", ignore_errors=True)
-        if explain and report.first_divergence is not None:
-            from torchport.explain import explained
+        return self._explained(report, name, graph) if explain else report
 
+    def _explained(self, report: Report, name: str, graph: Graph) -> Report:
+        """The report with the cause, where it can be found; the verdict stands without."""
+        if report.first_divergence is None:
+            return report
+        from torchport.explain import explained
+
+        try:
             with self.timed("explain", "looking for the cause"):
                 report = explained(self, report, self.evidence(name, graph))
-            report = self._write(report.model_copy(update={"seconds": Seconds(**self.seconds)}))
-        return report
+        except Exception as error:
+            self.progress(f"the cause could not be found: {type(error).__name__}: {error}")
+            return report
+        return self._write(report.model_copy(update={"seconds": Seconds(**self.seconds)}))
+
+    def _must_be_the_twin(self) -> None:
+        """Without checks in it, a port is proven by its twin; an edit would be in the one and not in the other."""
+        sources = self.sources()
+        if self.checked is not None and sources is not None and sources[0] != sources[1]:
+            raise UsageError(
+                "TP0804",
+                f"{self.source} was edited, and has no checks in it by which it could be proven",
+                where=str(self.source),
+            )
 
     def _record_again(self, args: tuple, kwargs: Mapping[str, Any]) -> str:
         """Golden values for other inputs; the port stays as it is, and must fit them."""

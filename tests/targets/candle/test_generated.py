@@ -16,6 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from torchport.capture.recorder import record
+from torchport.errors import UsageError
 from torchport.files import cache_directory
 from torchport.pipeline import Port
 from torchport.pipeline import port as make_port
@@ -133,6 +134,9 @@ def test_project_without_checks_is_proven_by_its_twin_with_checks(tmp_path: Path
         (tmp_path / folder / "src" / "model.rs").read_text() for folder in ("rust", "checked")
     )
     assert "check!" not in shipped and "check!" in checked
+    (tmp_path / "rust" / "src" / "model.rs").write_text(shipped.replace("nn::gelu(", "nn::gelu_tanh("))
+    with pytest.raises(UsageError, match="TP0804"):
+        Port.open(tmp_path).check()
 
 
 def test_every_operation_can_be_watched(tmp_path: Path) -> None:
