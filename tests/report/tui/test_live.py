@@ -29,7 +29,13 @@ Seen = Callable[[Layer], None]
 
 
 def test_a_real_port_is_shown_from_the_first_step_to_the_verdict(tmp_path: Path) -> None:
+    messages: list[str] = []
+
     def work(*, progress: Progress, seen: Seen) -> Report:
+        def told(message: str) -> None:
+            progress(message)
+            messages.append(job.message)
+
         return port_spec(
             f"{MLP}:mlp",
             target="candle",
@@ -40,23 +46,21 @@ def test_a_real_port_is_shown_from_the_first_step_to_the_verdict(tmp_path: Path)
             checks="layers",
             rtol=None,
             atol=None,
-            progress=progress,
+            progress=told,
             seen=seen,
         )
 
     job = Job(work, "mlp.py:mlp to candle")
     app = Dashboard(job=job)
-    messages: list[str] = []
 
     def ended() -> bool:
-        if job.message not in messages:
-            messages.append(job.message)
         return app.report is not None or job.error is not None
 
     async def steps(pilot: Pilot) -> None:
         assert "PORTING" in on_screen(app)
         await until(pilot, ended, 600)
         report = job.result()
+        await until(pilot, lambda: "agree" in on_screen(app), 60)
         text = on_screen(app)
         assert report.passed and "PASS" in text and "mlp to candle: all 5 layers agree" in text
         assert tuple(job.layers) == report.layers, "each layer was shown as it was judged"
