@@ -21,7 +21,9 @@ _TOOLS = {
     "rustfmt": ("rustfmt", "Run `rustup component add rustfmt`."),
 }
 _EXTRAS = {
-    "pandas": "for Report.to_dataframe(): pip install pandas",
+    "altair": "for report --format html: pip install 'torchport[html]'",
+    "textual": "for torchport tui: pip install 'torchport[tui]'",
+    "pandas": "for Report.to_dataframe(): pip install 'torchport[dataframe]'",
     "transformers": "for the examples: pip install 'torchport[zoo]'",
     "torchvision": "for the examples: pip install 'torchport[zoo]'",
     "timm": "for the examples: pip install 'torchport[zoo]'",
