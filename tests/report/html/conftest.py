@@ -16,8 +16,9 @@ from torchport.report.html import render
 from torchport.report.run import Run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """Ends with the module: playwright's event loop would be in the way of other tests that want one."""
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("chromium is not installed: `make chromium` installs it")
