@@ -118,6 +118,25 @@ def test_a_layer_may_be_called_with_two_sizes(echo: EchoTarget, tmp_path: Path) 
     assert torchport.port(Both(), args, target="echo", out=tmp_path, dynamic={}).check().passed
 
 
+def test_a_model_that_keeps_state_is_told_of(echo: EchoTarget, tmp_path: Path) -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls: torch.Tensor
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls.add_(1)
+            return x * 2
+
+    report = torchport.port(Counting(), torch.randn(3, 4), target="echo", out=tmp_path / "it").check()
+    (note,) = report.notes
+    assert report.passed and note.startswith("the model writes to calls when it is called")
+    assert Port.open(tmp_path / "it", target="echo").check().notes == report.notes
+    still = torchport.port(nn.ReLU(), torch.randn(3, 4), target="echo", out=tmp_path / "still").check()
+    assert still.notes == ()
+
+
 def test_a_model_without_weights(echo: EchoTarget, tmp_path: Path) -> None:
     port = torchport.port(nn.ReLU(), torch.randn(2, 4), target="echo", out=tmp_path)
     assert not (port.captures / "ReLU_weights.safetensors").exists()

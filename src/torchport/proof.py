@@ -280,9 +280,16 @@ class Port:
         assert self.conversion is not None
         return {"project": self.conversion.folder, "capture": self.captures}
 
+    def _notes(self) -> tuple[str, ...]:
+        writes = read_manifest(self._capture_file("manifest.json"))[1].get("writes", [])
+        if not writes:
+            return ()
+        state = f"the model writes to {', '.join(writes)} when it is called, and the port does not"
+        return (f"{state}: one call is proven, what is kept for the next is not",)
+
     def _write(self, report: Report) -> Report:
         path = self.folder / "report.json"
-        report = report.model_copy(update={"report": str(path)})
+        report = report.model_copy(update={"report": str(path), "notes": self._notes()})
         report.write(path)
         return report
 

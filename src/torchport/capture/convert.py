@@ -19,6 +19,8 @@ from torchport.capture.simplify import simplify
 class Exported:
     graph: g.Graph
     weights: dict[str, torch.Tensor]
+    writes: tuple[str, ...] = ()
+    """Buffers that forward writes to; the graph reads them and leaves them as they are."""
 
 
 class Converter:
@@ -60,7 +62,8 @@ class Converter:
             config=_model_config(self.model),
         )
         graph = simplify(graph)
-        return Exported(graph, {name: self.weights[name] for name in graph.weights})
+        writes = tuple(sorted(set(self.program.graph_signature.buffers_to_mutate.values())))
+        return Exported(graph, {name: self.weights[name] for name in graph.weights}, writes)
 
     def _output_structure(self) -> Any:
         spec = self.program.call_spec.out_spec

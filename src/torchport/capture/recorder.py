@@ -44,6 +44,8 @@ class Capture:
     truth: dict[str, torch.Tensor] = field(default_factory=dict)
     export_error: CaptureError | None = None
     """Why the graph is missing, when only hooks could record the model."""
+    writes: tuple[str, ...] = ()
+    """Buffers that the model writes to when it is called, which a port does not."""
 
     @property
     def name(self) -> str:
@@ -80,6 +82,7 @@ class Capture:
             "torch": torch.__version__,
             "values": self.has_values,
             **({"export_error": {"message": error.message, "where": error.where}} if error else {}),
+            **({"writes": list(self.writes)} if self.writes else {}),
         }
         write_manifest(manifest, self.graph, extra=extra)
         return {"manifest": manifest, **written}
@@ -160,11 +163,12 @@ def record(
             seen = hooks.capture(model, given, named, name=name, error=error, decompose=decompose)
             exported, observed = seen.exported, seen.observed
         if on_meta(model, (given, named)):
-            return Capture(exported.graph, make_plan(exported.graph), exported.weights, export_error=error)
+            plan = make_plan(exported.graph)
+            return Capture(exported.graph, plan, exported.weights, export_error=error, writes=exported.writes)
         inputs = tensors(copied((given, named)))
         plan = make_plan(exported.graph)
         golden, residual = with_values(exported, plan, inputs, eager, ops=ops, truth=truth, observed=observed)
-    return Capture(exported.graph, plan, exported.weights, golden, residual, error)
+    return Capture(exported.graph, plan, exported.weights, golden, residual, error, exported.writes)
 
 
 def record_graph(

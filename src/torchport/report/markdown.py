@@ -26,6 +26,7 @@ def render(run: Run) -> str:
     parts = [
         f"## {_SIGNS.get(report.status, '⚠️')} {phrases.WORDS[report.status]}: {plain(phrases.headline(report))}",
         _outputs(report),
+        "\n".join(f"> Note: {plain(note)}" for note in report.notes),
         _culprit(report),
         _edits(report),
         _worst_layers(report),

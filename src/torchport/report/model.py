@@ -60,6 +60,8 @@ class Report(BaseModel):
     compared: int = 0
     stopped: str | None = None
     """What the port said when it stopped before its end."""
+    notes: tuple[str, ...] = ()
+    """What is true of the port beside the verdict, and a user should know."""
     seconds: Seconds = Seconds()
     report: str | None = None
     """The path of the report that was written, if one was."""

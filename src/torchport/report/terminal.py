@@ -56,6 +56,8 @@ def _verdict(report: Report, console: Console) -> None:
     table.add_row(word, Text(phrases.headline(report), style="bold"))
     if report.outputs is not None:
         table.add_row("", Text(f"Outputs: {phrases.outputs(report.outputs)}"))
+    for note in report.notes:
+        table.add_row("", Text(f"Note: {note}", style="yellow"))
     console.print(table)
 
 
