@@ -574,7 +574,12 @@ def test_ctrl_c_ends_quietly_with_130(torchport: Torchport, monkeypatch: pytest.
 def test_a_real_ctrl_c(torchport: Torchport) -> None:
     command = [sys.executable, "-c", "import sys; from torchport.cli import main; sys.exit(main())"]
     process = subprocess.Popen(
-        [*command, "port", "m.py:sleeps", *PORT], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*command, "port", "m.py:sleeps", *PORT],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        # A shell's background jobs ignore Ctrl-C, and hand that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr is not None
     seen = ""
