@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from torchport.explain.weights import Others, what_it_is
+
 from .scenes import Wrong, scene_of, suggestions
 
 
@@ -139,6 +141,20 @@ ROWS = {
         lambda: nn.Conv2d(3, 4, 3, padding=2, dilation=2), image(1, 3, 9, 9),
         lambda m: lambda x: F.conv2d(x, m.weight, m.bias, padding=2), "dilation", "dilation is [1, 1]",
     ),
+    "dilation with the size kept": Row(
+        lambda: nn.Conv2d(3, 4, 3, padding=2, dilation=2), image(1, 3, 9, 9),
+        lambda m: lambda x: F.conv2d(x, m.weight, m.bias, padding=1),
+        "dilation", "dilation is 1 and padding [1, 1], where the model has [2, 2] and [2, 2]",
+    ),
+    "padding mode of a convolution": Row(
+        lambda: nn.Conv2d(3, 4, 3, padding=1), image(1, 3, 9, 9),
+        lambda m: lambda x: F.conv2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), m.weight, m.bias),
+        "pad_mode", "it is padded by 'replicate' where the model pads with zeros",
+    ),
+    "padding to one side": Row(
+        lambda: nn.Conv1d(3, 4, 3, padding=1), image(1, 3, 9),
+        lambda m: lambda x: F.conv1d(F.pad(x, (2, 0)), m.weight, m.bias), "pad", "all of the padding is in front",
+    ),
     "stride": Row(
         lambda: nn.Conv1d(3, 4, 3, stride=2), image(1, 3, 21),
         lambda m: lambda x: F.conv1d(x, m.weight, m.bias), "stride", "stride is [1]",
@@ -267,3 +283,12 @@ def test_nan_is_never_explained_by_a_value_without(tmp_path: Path) -> None:
 
     scene = scene_of(model, (torch.randn(8, 32),), spoilt, tmp_path)
     assert suggestions(scene, tmp_path) == ()
+
+
+def test_gates_that_are_stored_in_another_order_are_told() -> None:
+    recorded = torch.randn(12, 5)
+    parts = recorded.chunk(4)
+    stored = torch.cat([parts[0], parts[2], parts[1], parts[3]])
+    kind, text = what_it_is("rnn.weight_ih_l0", stored, recorded, Others(Path("none")))
+    assert (kind, text) == ("gate_order", "the 4 parts of rnn.weight_ih_l0 are in the order [0, 2, 1, 3]")
+    assert what_it_is("w", torch.randn(12, 5), recorded, Others(Path("none")))[0] == "stale_weight"

@@ -111,6 +111,42 @@ def another_step(b: Bound) -> Iterator[Guess]:
             yield Guess(kind, text, lambda name=name, other=other: b(**{name: other}))
 
 
+_PAD_MODES = ("reflect", "replicate", "circular")
+
+
+@source
+def padded_otherwise(b: Bound) -> Iterator[Guess]:
+    """A convolution whose padding is not zeros, or is all on one side; or that lost its dilation and kept its size."""
+    name = b.node.op.split(".")[1]
+    if name not in ("conv1d", "conv2d", "conv3d") or not isinstance(b.get("padding"), list):
+        return
+    axes = b["weight"].ndim - 2
+    padding, dilation = (_per_axis(b[option], axes) for option in ("padding", "dilation"))
+    if any(padding):
+        both = [size for size in reversed(padding) for _ in range(2)]
+        for mode in _PAD_MODES:
+            text = f"it is padded by {mode!r} where the model pads with zeros"
+            yield Guess("pad_mode", text, lambda m=mode: _padded(b, both, m))
+        for side, text in ((0, "in front"), (1, "at the end")):
+            one = [2 * size if at == side else 0 for size in reversed(padding) for at in range(2)]
+            yield Guess("pad", f"all of the padding is {text}", lambda o=one: _padded(b, o, "constant"))
+    if max(dilation) > 1:
+        kernel = b["weight"].shape[2:]
+        less = [p - (d - 1) * (k - 1) // 2 for p, d, k in zip(padding, dilation, kernel, strict=True)]
+        if min(less) >= 0:
+            text = f"dilation is 1 and padding {less}, where the model has {dilation} and {padding}"
+            yield Guess("dilation", text, lambda: b(dilation=[1] * axes, padding=less))
+
+
+def _per_axis(value: list[int], axes: int) -> list[int]:
+    return value if len(value) == axes else value * axes
+
+
+def _padded(b: Bound, pad: list[int], mode: str) -> torch.Tensor:
+    axes = b["weight"].ndim - 2
+    return b(input=torch.nn.functional.pad(b["input"], pad, mode=mode), padding=[0] * axes)
+
+
 @source
 def another_axis(b: Bound) -> Iterator[Guess]:
     rank = max((tensor.ndim for tensor in b.tensors.values()), default=0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
 
 import safetensors
@@ -57,6 +57,12 @@ def _known(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Iterator[
             stored, recorded.transpose(first, second)
         ):
             yield "transposed_weight", f"{name} is transposed (axes {first} and {second})"
+    for number in (3, 4):
+        if recorded.shape and recorded.shape[0] % number == 0 and recorded.shape[0] > number:
+            parts = recorded.chunk(number)
+            for order in permutations(range(number)):
+                if list(order) != sorted(order) and _equal(stored, torch.cat([parts[i] for i in order])):
+                    yield "gate_order", f"the {number} parts of {name} are in the order {list(order)}"
     if not recorded.is_floating_point():
         return
     spoiled = torch.isnan(stored) & ~torch.isnan(recorded)
