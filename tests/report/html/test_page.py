@@ -201,6 +201,12 @@ def test_panels_have_lanes_for_zero_and_for_nan_only_where_needed() -> None:
     assert chart.panels(passing().layers)["mse"]["zero"] is not None
 
 
+def test_notes_and_what_a_port_said_when_it_stopped_are_on_the_page(run: Run) -> None:
+    told = {"notes": ("it writes to <calls>",), "stopped": "Error: index 16 is out of range"}
+    page = render(Run(run.report.model_copy(update=told), run.folder))
+    assert "it writes to &lt;calls&gt;" in page and "Error: index 16 is out of range" in page
+
+
 def test_culprit_has_its_operation_suggestions_edits_and_snippet(tmp_path: Path) -> None:
     report = failing(0.5)
     assert report.first_divergence is not None
