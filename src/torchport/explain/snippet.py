@@ -76,8 +76,10 @@ def _largest(part: np.ndarray, axis: int) -> np.ndarray:
     return np.take_along_axis(part, at, axis).squeeze(axis)
 
 
-def heatmap(values: np.ndarray, title: str, scheme: str) -> alt.Chart:
-    cells = shrunk(values)
+def heatmap(values: np.ndarray, title: str, scheme: str, both: np.ndarray) -> alt.Chart:
+    """`both` holds the values that set the ends of the colours."""
+    cells, finite = shrunk(values), both[np.isfinite(both)]
+    ends = [float(finite.min()), float(finite.max())] if finite.size else [0.0, 1.0]
     rows = [
         {"row": i, "column": j, "value": None if np.isnan(cells[i, j]) else float(cells[i, j])}
         for i in range(cells.shape[0])
@@ -89,7 +91,7 @@ def heatmap(values: np.ndarray, title: str, scheme: str) -> alt.Chart:
         .encode(
             x=alt.X("column:O", axis=None),
             y=alt.Y("row:O", axis=None),
-            color=alt.Color("value:Q", scale=alt.Scale(scheme=scheme), title=None),
+            color=alt.Color("value:Q", scale=alt.Scale(scheme=scheme, domain=ends), title=None),
             tooltip=["row:O", "column:O", "value:Q"],
         )
     )
@@ -126,14 +128,15 @@ def main() -> None:
             raise SystemExit(f"the port computed no value for {key}, so there is nothing to draw")
         candidate = matrix(file.get_tensor(f"candidate/{key}"))
     print(f"{key}: golden {golden.shape}, candidate {candidate.shape} (as matrices)")
-    maps = [heatmap(golden, "golden", "viridis"), heatmap(candidate, "candidate", "viridis")]
+    both = np.concatenate([golden.ravel(), candidate.ravel()])
+    maps = [heatmap(golden, "golden", "viridis", both), heatmap(candidate, "candidate", "viridis", both)]
     spread = [histogram("values", {"golden": golden, "candidate": candidate})]
     if golden.shape == candidate.shape:
         with np.errstate(invalid="ignore", divide="ignore"):
             error = np.abs(candidate - golden)
             digits = np.log10(error[error > 0])
         print(f"largest error {np.nanmax(error):.3g}, {np.isnan(error).sum()} places with NaN")
-        maps.append(heatmap(error, "absolute error", "inferno"))
+        maps.append(heatmap(error, "absolute error", "inferno", error))
         spread.append(histogram("log10 of the absolute error", {"error": digits}))
     page = alt.vconcat(
         alt.hconcat(*maps).resolve_scale(color="independent"),
