@@ -260,6 +260,13 @@ def test_noise_is_explained_by_nothing(tmp_path: Path) -> None:
     assert suggestions(scene, tmp_path) == ()
 
 
+def test_no_number_is_fitted_to_a_few_elements(tmp_path: Path) -> None:
+    """To one element some epsilon fits whatever went wrong."""
+    model = nn.LayerNorm(4, eps=1e-5)
+    scene = scene_of(model, (torch.tensor([[0.1, -0.2, 0.3, 0.1]]),), lambda x: model(x) * 0.97, tmp_path)
+    assert suggestions(scene, tmp_path) == ()
+
+
 def test_half_an_explanation_is_not_told(tmp_path: Path) -> None:
     """A wrong epsilon and noise of the same size: the epsilon explains half, which is not enough."""
     model = nn.LayerNorm(32, eps=1e-5)

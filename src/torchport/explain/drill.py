@@ -27,10 +27,8 @@ _SAME = 0.05
 
 @dataclass(frozen=True)
 class Drilled:
-    """The culprit as a port of its own, and what came of it."""
+    """What came of the culprit as a port of its own."""
 
-    port: Port
-    report: Report
     operation: Operation | None
     reproduced: bool
     """Whether it computes, by itself, the very values that it computes in the model."""
@@ -57,7 +55,7 @@ def _attempts(scene: Scene, model: Port, folder: Path, edits: list[Edit]) -> Ite
             report = port.check(explain=False)
         except TorchportError:
             continue
-        yield Drilled(port, report, _operation(scene, report), _is_same(scene, port))
+        yield Drilled(_operation(scene, report), _is_same(scene, port))
 
 
 def _variants(port: Port, edits: list[Edit]) -> Iterator[None]:

@@ -441,7 +441,7 @@ def channels_last(b: Bound) -> Iterator[Guess]:
 
 def scaled(b: Bound) -> Iterator[Guess]:
     """The whole result times a number: what is said when nothing tells why."""
-    if isinstance(b.result, torch.Tensor) and b.result.is_floating_point() and b.result.numel() >= 16:
+    if isinstance(b.result, torch.Tensor) and b.result.is_floating_point():
         yield Guess(
             "scale", "the result is {value} times what it should be", lambda x: b.result * x, (1e-4, 1e4)
         )

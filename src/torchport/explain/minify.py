@@ -14,7 +14,7 @@ import torch
 from torchport.capture import graph as g
 from torchport.capture.trace import write_tensors
 from torchport.errors import ReportError, TorchportError
-from torchport.explain.case import Case, case_of, resized, rounded, smaller_sizes
+from torchport.explain.case import Case, case_of, computed, resized, rounded, smaller_sizes
 from torchport.explain.edits import Edit, carried, edits_of
 from torchport.explain.explanation import scenes
 from torchport.explain.repro import Repro, counted, hand_over
@@ -99,7 +99,7 @@ class _Laboratory:
         size = f"{counted(len(case.nodes), 'operation')} on {counted(case.elements, 'number')}"
         self.model.progress(f"trying {size}")
         try:
-            capture = as_capture(case.graph, case.weights, list(case.inputs.values()))
+            capture = as_capture(case.graph, case.weights, list(case.inputs.values()), computed(case))
             port = Port(case.graph.name, self.model.target, self.folder, capture=capture)
             capture.save(port.captures)
             weights = self.folder / "capture" / "stored.safetensors"

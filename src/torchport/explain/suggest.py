@@ -20,6 +20,7 @@ from torchport.explain.slice import upstream
 from torchport.explain.trial import Bound, bind, predict
 from torchport.explain.weights import Others, differing, what_it_is
 from torchport.parity.result import Suggestion
+from torchport.parity.tolerance import FEW
 
 WORTH_TELLING = 0.01
 """The most that a hypothesis may leave of the squared error."""
@@ -69,7 +70,10 @@ def _involved(scene: Scene) -> set[str]:
 
 def _tried(scene: Scene, bound: Bound, guesses: Iterator[Guess], rank: int) -> Iterator[_Tried]:
     """Those of the hypotheses about an operation that are worth telling."""
+    few = scene.observed[scene.key].numel() < FEW
     for number, guess in enumerate(guesses):
+        if guess.span and few:
+            continue  # A number can be fitted to any few numbers, and would explain nothing.
         found = _fitted(scene, bound, guess) if guess.span else (_left(scene, bound, guess.compute), None)
         if found[0] <= WORTH_TELLING:
             text = guess.text if found[1] is None else guess.text.format(value=f"{found[1]:.6g}")
