@@ -23,8 +23,8 @@ from torchport.parity.metrics import Metrics, compare
 from torchport.parity.picture import Picture, draw
 from torchport.parity.result import Divergence, Layer, Measured, Suggestion
 from torchport.parity.tolerance import NoiseFloor
-from torchport.report.model import Report
-from torchport.report.run import Run
+from torchport.runs.report import Report
+from torchport.runs.run import Run
 
 LAYERS, LARGEST, SLOWEST = 5_000, 5_000_000, 3.0
 META = TensorMeta((4, 16, 64), "float32")

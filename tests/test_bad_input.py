@@ -148,7 +148,7 @@ def torchport(
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A port that was written, and not built."""
     from torchport.capture.spec import load_spec
-    from torchport.pipeline import port
+    from torchport.porting.commands import port
 
     folder = tmp_path_factory.mktemp("made")
     (folder / "m.py").write_text(MODELS)
@@ -290,7 +290,7 @@ def _rewrite(path: Path, drop: str) -> None:
 
 
 def _opened_check(port: Path) -> Callable[[], Any]:
-    from torchport.pipeline import Port
+    from torchport.porting.commands import Port
 
     return Port.open(port).check
 

@@ -12,9 +12,9 @@ import safetensors.torch
 import torch
 import zoo
 
-from torchport.pipeline import Port
-from torchport.pipeline import port as make_port
-from torchport.report.model import Report
+from torchport.porting.commands import Port
+from torchport.porting.commands import port as make_port
+from torchport.runs.report import Report
 
 Fault = Callable[[Path], None]
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import torchport
-from torchport.report.run import Run
+from torchport.runs.run import Run
 
 pytest_plugins = ["pytester"]
 PLUGIN = ["-p", "torchport.pytest_plugin"]

@@ -12,7 +12,7 @@ from torch import nn
 import torchport
 from torchport import assert_parity
 from torchport.errors import ConvertError, ParityError, UsageError
-from torchport.report.run import Run
+from torchport.runs.run import Run
 from torchport.targets import base
 from torchport.testing import describe
 

@@ -13,8 +13,8 @@ import zoo
 from torch.utils import _pytree as pytree
 
 from torchport.errors import TorchportError
-from torchport.pipeline import port
-from torchport.report.model import Report
+from torchport.porting.commands import port
+from torchport.runs.report import Report
 
 from .models import lively
 

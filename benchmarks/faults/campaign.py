@@ -17,10 +17,10 @@ import torch
 
 from torchport.capture.graph import Graph
 from torchport.capture.recorder import Capture, record
-from torchport.capture.trace import read_tensors, write_tensors
 from torchport.errors import TorchportError
-from torchport.proof import Port
+from torchport.porting.port import Port
 from torchport.targets.base import Conversion, Target, find_target
+from torchport.trace.writing import read_tensors, write_tensors
 
 from . import in_operations as _
 from .effect import Effect, effect_of, first_call

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 from .campaign import Planted
 from .kinds import KINDS

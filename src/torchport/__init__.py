@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchport.capture.recorder import Capture, GoldenRecorder, record
     from torchport.errors import TorchportError
-    from torchport.pipeline import Port, port
-    from torchport.report.model import Report
+    from torchport.porting.commands import Port, port
+    from torchport.runs.report import Report
     from torchport.testing import assert_parity, compare_gradients, compare_models
 
 __version__ = "0.1.0"
@@ -31,9 +31,9 @@ _HOMES = {
     "GoldenRecorder": "torchport.capture.recorder",
     "record": "torchport.capture.recorder",
     "TorchportError": "torchport.errors",
-    "Port": "torchport.pipeline",
-    "port": "torchport.pipeline",
-    "Report": "torchport.report.model",
+    "Port": "torchport.porting.commands",
+    "port": "torchport.porting.commands",
+    "Report": "torchport.runs.report",
     "assert_parity": "torchport.testing",
     "compare_gradients": "torchport.testing",
     "compare_models": "torchport.testing",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from torchport.report.model import Report
+    from torchport.runs.report import Report
 
 OPTION = "--torchport-report"
 _INI = "torchport_report"
@@ -95,7 +95,7 @@ def _safe_name(test: str, nth: int) -> str:
 
 def _told(place: Path) -> str:
     """The verdict of the report that failed: that of the gradients where the forward pass is right."""
-    from torchport.report.model import Report
+    from torchport.runs.report import Report
     from torchport.testing import describe
 
     for file in (place / "report.json", place / "gradients" / "report.json"):

@@ -18,7 +18,7 @@ from torchport.candidates.pair import NOT_COMPARED
 from torchport.errors import ParityError, UsageError
 from torchport.parity.result import Divergence, Measured
 from torchport.report import phrases
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 if TYPE_CHECKING:
     import torch
@@ -87,7 +87,7 @@ def compare_models(
 
 
 def _is_port(candidate: Any) -> bool:
-    proof = sys.modules.get("torchport.proof")  # Whoever has a port has imported it.
+    proof = sys.modules.get("torchport.porting.port")  # Whoever has a port has imported it.
     return proof is not None and isinstance(candidate, proof.Port)
 
 

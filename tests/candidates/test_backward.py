@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from torchport import compare_gradients
 from torchport.errors import CaptureError, RunError, UsageError
-from torchport.parity.trace import Trace
-from torchport.report.model import Report
-from torchport.report.run import Run
+from torchport.runs.report import Report
+from torchport.runs.run import Run
+from torchport.trace.reading import Trace
 
 from .models import (
     Detached,

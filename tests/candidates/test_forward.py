@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torchport import compare_models
 from torchport.errors import CaptureError, DiskError, RunError, TorchportError, UsageError
 from torchport.parity.result import Layer
-from torchport.parity.trace import Trace
-from torchport.report.model import Report
-from torchport.report.run import Run
+from torchport.runs.report import Report
+from torchport.runs.run import Run
+from torchport.trace.reading import Trace
 
 from .models import Halved, InPlace, Many, Net, Renamed, Twice, X, honest, instead, net
 

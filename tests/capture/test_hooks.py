@@ -10,7 +10,7 @@ from torchport.capture import graph as g
 from torchport.capture.hooks import UNKNOWN
 from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import Capture, record
-from torchport.parity.trace import Trace
+from torchport.trace.reading import Trace
 
 from . import models
 from .test_recorder import seen_by_hooks, value

@@ -12,7 +12,7 @@ from torch import nn
 import torchport
 from torchport import GoldenRecorder, TorchportError
 from torchport.capture.recorder import Capture, record
-from torchport.parity.trace import Trace
+from torchport.trace.reading import Trace
 
 from . import models
 

@@ -50,8 +50,8 @@ class Behind:
 @pytest.fixture
 def behind(monkeypatch: pytest.MonkeyPatch) -> Behind:
     stand_in = Behind()
-    module = types.ModuleType("torchport.pipeline")
+    module = types.ModuleType("torchport.porting.commands")
     for name in ("port_spec", "check_port", "record_spec", "record_script", "codegen"):
         setattr(module, name, stand_in.function(name))
-    monkeypatch.setitem(sys.modules, "torchport.pipeline", module)
+    monkeypatch.setitem(sys.modules, "torchport.porting.commands", module)
     return stand_in

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torchport.report.model import Report, Todo
+from torchport.runs.report import Report, Todo
 
 from .conftest import Answer, Behind
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from torchport.parity.diff_result import Difference
+from torchport.diff.result import Difference
 
 from .conftest import Answer
 

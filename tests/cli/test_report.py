@@ -15,7 +15,7 @@ import pytest
 from torchport.report import formats
 from torchport.report.against import FACTOR
 from torchport.report.github import SHOWN
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 from ..report.sample import failing, passing
 from ..report.views import EVERY, full

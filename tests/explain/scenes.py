@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from torchport.capture.recorder import Capture, record
-from torchport.capture.trace import write_tensors
-from torchport.evidence import Evidence
 from torchport.explain.scene import Scene, look_at
 from torchport.explain.suggest import suggest
 from torchport.explain.weights import Others
 from torchport.parity.result import Suggestion
+from torchport.porting.soundness import Evidence
 from torchport.targets.candle.target import TARGET
+from torchport.trace.writing import write_tensors
 
 Wrong = Callable[..., torch.Tensor]
 

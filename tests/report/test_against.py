@@ -8,7 +8,7 @@ import pytest
 from torchport.errors import ReportError, UsageError
 from torchport.report.against import FACTOR, Change, compare_runs
 from torchport.report.changes import markdown_of, renderer, text_of
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 from .sample import failing, layer, passing, unsupported
 from .views import EVERY, drifting, full, many

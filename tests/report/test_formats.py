@@ -6,8 +6,8 @@ import pytest
 
 from torchport.errors import ReportError, UsageError
 from torchport.report.formats import FORMATS, open_run, renderer
-from torchport.report.model import Report
 from torchport.report.terminal import WIDTH
+from torchport.runs.report import Report
 
 from .sample import TODO, passing
 from .views import EVERY, run_of

@@ -8,7 +8,7 @@ import pytest
 from torchport.errors import DiskError
 from torchport.report import markdown
 from torchport.report.github import SHOWN, append_summary, render
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 from .sample import passing, unsupported
 from .views import EVERY, NASTY, full, many, run_of

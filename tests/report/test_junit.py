@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchport.report.junit import render
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 from .sample import failing, layer, passing, unsupported
 from .views import EVERY, full, run_of, without_source

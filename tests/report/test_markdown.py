@@ -8,7 +8,7 @@ from markdown_it.token import Token
 
 from torchport.report import phrases
 from torchport.report.markdown import LAYERS, SUGGESTIONS, TODOS, code, plain, render
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 from .sample import passing, unsupported
 from .views import EVERY, HUNK, NASTY, full, many, run_of

@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 from torchport.errors import CODES
-from torchport.report.model import Report
 from torchport.report.sarif import SCHEMA, render
+from torchport.runs.report import Report
 
 from .sample import passing, unsupported
 from .views import EVERY, full, run_of, without_source

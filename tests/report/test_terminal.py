@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from torchport.report.model import Report
 from torchport.report.phrases import percent
 from torchport.report.terminal import EDITED_LINES, render
+from torchport.runs.report import Report
 
 from .sample import TODO, failing, layer, passing, unsupported
 from .views import HUNK, full

@@ -4,8 +4,8 @@ import math
 from pathlib import Path
 
 from torchport.parity.result import Layer, Operation, Suggestion
-from torchport.report.model import Report
-from torchport.report.run import Run
+from torchport.runs.report import Report
+from torchport.runs.run import Run
 
 from .sample import failing, passing, unsupported
 

@@ -23,7 +23,7 @@ from torchport.candidates.pair import Pair, Side, pair_up, parameters_of, undist
 from torchport.candidates.return_plan import Found, evidence_of
 from torchport.candidates.verdict import Clock, Evidence, judge, rule_for
 from torchport.errors import RunError, TorchportError, UsageError
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 Loss = Callable[[Any], Tensor]
 SEED = 0

@@ -19,7 +19,7 @@ from torchport.candidates.golden import input_keys, output_keys
 from torchport.candidates.leaves import Path, partners
 from torchport.candidates.precision import like
 from torchport.candidates.watching import Call
-from torchport.parity.calls import Event
+from torchport.trace.plan import Event
 
 Gradients = dict[str, Tensor | None]
 

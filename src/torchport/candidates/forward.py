@@ -24,7 +24,7 @@ from torchport.candidates.verdict import Clock, Evidence, judge, rule_for
 from torchport.candidates.watching import Call
 from torchport.errors import TorchportError, UsageError
 from torchport.parity.result import Layer
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 
 def compare_forward(

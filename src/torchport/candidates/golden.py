@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchport.candidates.leaves import Path
 from torchport.candidates.watching import Call
-from torchport.parity.calls import Event
+from torchport.trace.plan import Event
 
 Mark = tuple[int, int]
 """Which tensor it is, and how often it had been written to."""

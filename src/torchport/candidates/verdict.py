@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from torchport.candidates.golden import Plan
-from torchport.capture.trace import write_tensors
 from torchport.errors import TorchportError
 from torchport.parity.compare import compare_traces
 from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.tolerance import Rule
-from torchport.report.model import Report, Seconds
+from torchport.runs.report import Report, Seconds
+from torchport.trace.writing import write_tensors
 
 TARGET = "torch"
 _NO_VALUE = re.compile(r"no value for (?P<key>.+)$")
@@ -68,7 +68,7 @@ def rule_for(rtol: float | None, atol: float | None) -> Rule | None:
     """The rule that was asked for; None for the noise floor."""
     if rtol is None and atol is None:
         return None
-    from torchport.proof import rule_of  # Late: it brings all that ports need, which takes a second.
+    from torchport.porting.port import rule_of  # Late: it brings all that ports need, which takes a second.
 
     return rule_of(rtol, atol)
 

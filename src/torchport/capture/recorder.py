@@ -28,9 +28,9 @@ from torchport.capture.graph import Graph
 from torchport.capture.manifest import write_manifest
 from torchport.capture.plan import Plan, make_plan
 from torchport.capture.state import as_it_was, copied, state_kept
-from torchport.capture.trace import write_tensors
 from torchport.capture.values import with_values
 from torchport.errors import CaptureError, DiskError
+from torchport.trace.writing import write_tensors
 
 
 @dataclass(frozen=True)

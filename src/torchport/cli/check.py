@@ -27,7 +27,7 @@ def check(
 ) -> int:
     """Prove an existing port again, on the recorded inputs or on those of a SPEC."""
     with Progress() as progress:
-        from torchport.pipeline import check_port
+        from torchport.porting.commands import check_port
 
         report = check_port(directory, spec, rtol=rtol, atol=atol, explain=explain, progress=progress)
     return print_report(report, as_json)

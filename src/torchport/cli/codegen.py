@@ -28,7 +28,7 @@ def codegen(
     if out is None and not analyze_only:
         raise UsageError("TP0801", "codegen needs --out FILE, or --analyze-only to write nothing")
     with Progress():
-        from torchport.pipeline import codegen as generate
+        from torchport.porting.commands import codegen as generate
 
         result = generate(manifest, out=out, model=model, analyze_only=analyze_only, checks=checks.value)
     if as_json:

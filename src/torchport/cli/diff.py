@@ -44,7 +44,7 @@ def diff(
     Exits with 0 when they are the same within tolerance, and with 1 when they differ.
     """
     with Progress() as progress:
-        from torchport.parity.diff import diff as compare
+        from torchport.diff.difference import diff as compare
 
         difference = compare(
             a,

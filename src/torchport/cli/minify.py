@@ -20,7 +20,7 @@ def minify(
     """
     with Progress() as progress:
         from torchport.explain.minify import minify as reduce
-        from torchport.proof import Port
+        from torchport.porting.port import Port
 
         port = Port.open(directory)
         port.progress = progress

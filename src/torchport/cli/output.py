@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from torchport.report.model import Report
+    from torchport.runs.report import Report
 
 PIPED_WIDTH = 110
 EXIT_CODES = {"pass": 0, "fail": 1, "unsupported": 2, "error": 2}

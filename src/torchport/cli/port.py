@@ -11,7 +11,7 @@ from torchport.cli.progress import Progress
 from torchport.errors import UsageError
 
 if TYPE_CHECKING:
-    from torchport.report.model import Report
+    from torchport.runs.report import Report
 
 
 def port(
@@ -33,7 +33,7 @@ def port(
         raise UsageError("TP0801", "--tui and --json do not go together", fix="Give one of them.")
 
     def work(**watchers: Any) -> "Report":
-        from torchport.pipeline import port_spec
+        from torchport.porting.commands import port_spec
 
         return port_spec(
             spec,

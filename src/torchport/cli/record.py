@@ -32,7 +32,7 @@ def record(
     if script is not None and (dynamic or hints or ops):
         raise UsageError("TP0801", "--dynamic, --hints and --ops are the script's own affair")
     with Progress() as progress:
-        from torchport.pipeline import record_script, record_spec
+        from torchport.porting.commands import record_script, record_spec
 
         if script is not None:
             summary = record_script(script, name=name, out=out, progress=progress)

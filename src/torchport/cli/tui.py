@@ -18,8 +18,8 @@ def tui(
     from torchport.report.tui import require
 
     require()
-    from torchport.report.run import Run
     from torchport.report.tui.session import show
+    from torchport.runs.run import Run
 
     show(Run.open(run))
     return 0

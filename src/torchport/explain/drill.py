@@ -12,14 +12,14 @@ from pathlib import Path
 import torch
 
 from torchport.capture.graph import Node, Ref
-from torchport.capture.trace import write_tensors
 from torchport.errors import TorchportError
 from torchport.explain.edits import Edit, carried
 from torchport.explain.scene import Scene
 from torchport.parity.result import Operation
-from torchport.parity.trace import Trace
-from torchport.proof import Port
-from torchport.report.model import Report
+from torchport.porting.port import Port
+from torchport.runs.report import Report
+from torchport.trace.reading import Trace
+from torchport.trace.writing import write_tensors
 
 _SAME = 0.05
 """The share of an error that may be missing where two errors are called the same."""

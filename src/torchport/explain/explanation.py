@@ -10,7 +10,6 @@ from typing import Any
 
 from torchport.capture.source import is_of_torch
 from torchport.errors import TorchportError
-from torchport.evidence import Evidence
 from torchport.explain.drill import drill, port_of
 from torchport.explain.edits import Edit, edits_of, hunks
 from torchport.explain.scene import Scene, look_at
@@ -18,8 +17,9 @@ from torchport.explain.snippet import write_snippet
 from torchport.explain.suggest import suggest
 from torchport.explain.weights import Others
 from torchport.parity.result import Divergence, Operation
-from torchport.proof import Port
-from torchport.report.model import Report
+from torchport.porting.port import Port
+from torchport.porting.soundness import Evidence
+from torchport.runs.report import Report
 
 _MOST_SNIPPETS = 8
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import torch
 
 from torchport.capture import graph as g
-from torchport.capture.trace import write_tensors
 from torchport.errors import ReportError, TorchportError
 from torchport.explain.case import Case, case_of, computed, resized, rounded, smaller_sizes
 from torchport.explain.edits import Edit, carried, edits_of
@@ -22,8 +21,9 @@ from torchport.explain.scene import Scene, as_capture, look_at
 from torchport.explain.slice import some_operations
 from torchport.explain.trial import bind
 from torchport.parity.result import Divergence
-from torchport.proof import Port
-from torchport.report.model import Report
+from torchport.porting.port import Port
+from torchport.runs.report import Report
+from torchport.trace.writing import write_tensors
 
 _MOST_TRIES = 40
 _PLAIN = (1, 2, 4, 8, 16, 64)

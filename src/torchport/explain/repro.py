@@ -13,14 +13,14 @@ from string import Template
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from torchport.capture.trace import write_tensors
 from torchport.errors import ReportError
 from torchport.explain.case import Case, computed
 from torchport.explain.python import function_of, weight_names
 from torchport.files import write_atomically
 from torchport.parity.dtypes import least_step, rounding_step
 from torchport.parity.result import Divergence
-from torchport.proof import Port
+from torchport.porting.port import Port
+from torchport.trace.writing import write_tensors
 
 MULTIPLE = 4.0
 _INLINE = 256

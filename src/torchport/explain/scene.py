@@ -17,9 +17,9 @@ from torchport.capture.plan import Plan, make_plan
 from torchport.capture.recorder import Capture
 from torchport.capture.values import with_values
 from torchport.errors import WeightsError
-from torchport.evidence import Evidence
 from torchport.explain.slice import Slice, own_operations, with_stand_ins
-from torchport.parity.trace import Trace
+from torchport.porting.soundness import Evidence
+from torchport.trace.reading import Trace
 
 
 @dataclass(frozen=True)

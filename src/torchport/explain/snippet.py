@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from string import Template
 
-from torchport.capture.trace import write_tensors
 from torchport.explain.scene import Scene
 from torchport.files import write_atomically
+from torchport.trace.writing import write_tensors
 
 
 def write_snippet(folder: Path, layer: str, scene: Scene) -> None:

@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from torchport.parity.calls import Call, Event, checked_events
 from torchport.parity.metrics import compare
 from torchport.parity.picture import Picture, draw
 from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.tolerance import Drift, Fixed, NoiseFloor, Rule
-from torchport.parity.trace import Trace
+from torchport.trace.plan import Call, Event, checked_events
+from torchport.trace.reading import Trace
 
 
 class _Finding(NamedTuple):

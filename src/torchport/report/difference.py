@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from torchport.parity.diff_result import Difference, Entry, Side
+from torchport.diff.result import Difference, Entry, Side
 
 WORST, NAMES = 10, 10
 _COLUMNS = ("Max abs", "RMS", "Cosine", "Mismatch")

@@ -14,7 +14,7 @@ from torchport.errors import ReportError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torchport.report.run import Run
+    from torchport.runs.run import Run
 
 FORMATS = {
     "text": "torchport.report.terminal:text_of",
@@ -42,7 +42,7 @@ def json_of(run: Run) -> str:
 
 def open_run(path: Path) -> Run:
     """The run at `path`, with something in it to show: a verdict on nothing is none."""
-    from torchport.report.run import Run
+    from torchport.runs.run import Run
 
     run = Run.open(path)
     report = run.report

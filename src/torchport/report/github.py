@@ -11,9 +11,9 @@ from pathlib import Path
 
 from torchport.errors import DiskError
 from torchport.report import markdown, phrases
-from torchport.report.model import Report
 from torchport.report.places import Place, place_of_culprit, place_of_layer
-from torchport.report.run import Run
+from torchport.runs.report import Report
+from torchport.runs.run import Run
 
 SHOWN = 10
 """How many annotations of a kind GitHub shows for a step."""

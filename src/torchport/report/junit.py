@@ -13,9 +13,9 @@ from xml.etree.ElementTree import Element, SubElement
 
 from torchport.parity.result import Layer
 from torchport.report import phrases
-from torchport.report.model import Report
 from torchport.report.places import Place, place_of_culprit, place_of_layer
-from torchport.report.run import Run
+from torchport.runs.report import Report
+from torchport.runs.run import Run
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

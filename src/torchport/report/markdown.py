@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 
 from torchport.report import phrases
-from torchport.report.model import Report
-from torchport.report.run import Run
+from torchport.runs.report import Report
+from torchport.runs.run import Run
 
 LAYERS = 30
 TODOS = 50

@@ -4,7 +4,7 @@ from html import escape
 
 from torchport.parity.result import Divergence
 from torchport.report import phrases
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 WORST = 10
 _SIGNS = {"pass": ("✓", "#2e8b57"), "fail": ("✕", "#d9480f")}

@@ -4,7 +4,7 @@ import math
 from decimal import ROUND_FLOOR, Decimal
 
 from torchport.parity.result import Divergence, Layer, Measured, Operation, Suggestion
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 WORDS = {"pass": "PASS", "fail": "FAIL", "unsupported": "UNSUPPORTED", "error": "ERROR"}
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 _INSTALLED = ("site-packages", "dist-packages")
 

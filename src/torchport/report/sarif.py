@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 from torchport.errors import CODES
 from torchport.report import phrases
-from torchport.report.model import Report
 from torchport.report.places import Place, place_of, place_of_culprit, place_of_layer
-from torchport.report.run import Run
+from torchport.runs.report import Report
+from torchport.runs.run import Run
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 DIVERGES, NOTHING_COMPARED, TODO = "TP0701", "TP0702", "TP0401"

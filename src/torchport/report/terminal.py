@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from torchport.report import phrases
-from torchport.report.model import Report
-from torchport.report.run import Run
+from torchport.runs.report import Report
+from torchport.runs.run import Run
 
 WIDTH = 110
 WORST = 8

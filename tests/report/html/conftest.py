@@ -13,7 +13,7 @@ from bench_html import make_run
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from torchport.report.html import render
-from torchport.report.run import Run
+from torchport.runs.run import Run
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from playwright.sync_api import Locator, expect
 
 from torchport.parity.result import Layer
 from torchport.report.html import render
-from torchport.report.model import Report
-from torchport.report.run import Run
+from torchport.runs.report import Report
+from torchport.runs.run import Run
 
 from ..sample import failing, layer, passing, unsupported
 from .conftest import Opener, Tab

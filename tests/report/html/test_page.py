@@ -20,7 +20,7 @@ from torchport.errors import UsageError
 from torchport.parity.result import Layer, Operation, Suggestion
 from torchport.report.html import chart, columns, drawing, render, sources
 from torchport.report.html.page import as_script, link
-from torchport.report.run import Run
+from torchport.runs.run import Run
 
 from ..sample import failing, layer, passing, unsupported
 

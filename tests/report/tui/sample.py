@@ -8,8 +8,8 @@ from torchport.parity.metrics import compare
 from torchport.parity.picture import draw
 from torchport.parity.result import Divergence, Layer, Measured, Operation, Suggestion
 from torchport.parity.tolerance import Fixed
-from torchport.report.model import Report, Seconds, Todo
-from torchport.report.run import Run
+from torchport.runs.report import Report, Seconds, Todo
+from torchport.runs.run import Run
 
 RULE = Fixed(rtol=0.0, atol=2.0**-12)
 SHAPE = (4, 16, 32)

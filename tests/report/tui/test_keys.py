@@ -7,10 +7,10 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from torchport.report.model import Report
 from torchport.report.tui import dialogs
 from torchport.report.tui.app import Dashboard
 from torchport.report.tui.table import LayerTable
+from torchport.runs.report import Report
 
 from . import sample
 from .conftest import drive, on_screen, until

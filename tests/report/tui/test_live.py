@@ -13,12 +13,12 @@ from textual.widgets import RichLog
 
 from torchport.errors import CaptureError
 from torchport.parity.result import Layer
-from torchport.pipeline import port_spec
-from torchport.report.model import Report
+from torchport.porting.commands import port_spec
 from torchport.report.tui import dialogs
 from torchport.report.tui.app import Dashboard
 from torchport.report.tui.job import STEPS, Job
 from torchport.report.tui.table import LayerTable
+from torchport.runs.report import Report
 
 from . import sample
 from .conftest import drive, on_screen, until

@@ -18,8 +18,8 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from torchport.capture.recorder import record
 from torchport.errors import UsageError
 from torchport.files import cache_directory
-from torchport.pipeline import Port
-from torchport.pipeline import port as make_port
+from torchport.porting.commands import Port
+from torchport.porting.commands import port as make_port
 from torchport.targets.candle.build import find_cargo
 from torchport.targets.candle.project import format_rust
 from torchport.targets.candle.writer import generate

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import zoo
 
-from torchport.pipeline import port as make_port
-from torchport.report.model import Report
+from torchport.porting.commands import port as make_port
+from torchport.runs.report import Report
 
 
 def prove(name: str, out: Path) -> Report:

@@ -9,7 +9,7 @@ import torch
 
 import torchport
 from torchport.parity.result import Layer
-from torchport.report.model import Report
+from torchport.runs.report import Report
 from torchport.targets.candle.registry import OPS
 
 from .op_rows import TABLES, Everything

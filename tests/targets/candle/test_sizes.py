@@ -10,8 +10,8 @@ import pytest
 import torch
 import zoo
 
-from torchport.pipeline import Port
-from torchport.pipeline import port as make_port
+from torchport.porting.commands import Port
+from torchport.porting.commands import port as make_port
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
@@ -66,7 +66,7 @@ def test_model_passes_with_every_operation_watched(name: str, tmp_path: Path) ->
 
 LLAMA_7B = r"""
 import re, sys, torch, transformers
-from torchport.pipeline import port as make_port
+from torchport.porting.commands import port as make_port
 config = transformers.LlamaConfig(use_cache=False)
 with torch.device("meta"):
     model = transformers.LlamaForCausalLM(config)

@@ -21,8 +21,8 @@ from torchport.errors import UsageError
 from torchport.parity.result import Layer
 from torchport.report import phrases
 from torchport.report.html import chart, columns, drawing, sources
-from torchport.report.model import Report
-from torchport.report.run import Run
+from torchport.runs.report import Report
+from torchport.runs.run import Run
 
 WORST = 15
 TODOS_SHOWN = 8

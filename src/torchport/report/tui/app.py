@@ -12,11 +12,11 @@ from textual.containers import Container, Vertical, VerticalScroll
 from textual.widgets import Footer, Input, RichLog, Static
 
 from torchport.parity.result import Divergence, Layer
-from torchport.report.model import Report
-from torchport.report.run import Run
 from torchport.report.tui import banner, dialogs, editor, facts, picture, snippets
 from torchport.report.tui.job import Job
 from torchport.report.tui.table import LayerTable
+from torchport.runs.report import Report
+from torchport.runs.run import Run
 
 TICK = 0.1
 PATIENCE = 5.0

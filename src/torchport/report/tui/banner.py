@@ -3,9 +3,9 @@
 from rich.text import Text
 
 from torchport.report import phrases
-from torchport.report.model import Report
 from torchport.report.tui import facts
 from torchport.report.tui.job import STEPS, Job
+from torchport.runs.report import Report
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STYLES = {"pass": "bold black on green", "fail": "bold white on red"}

@@ -9,7 +9,7 @@ from rich.text import Text
 from torchport.errors import TorchportError
 from torchport.parity.result import Divergence, Layer, Measured
 from torchport.report import phrases
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 PASS, FAIL, NOTHING, CULPRIT = "✓", "✗", "·", "!"
 

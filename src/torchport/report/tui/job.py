@@ -10,8 +10,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import Protocol
 
 from torchport.parity.result import Layer
-from torchport.report.model import Report, Seconds
 from torchport.report.tui import processes
+from torchport.runs.report import Report, Seconds
 
 STEPS = tuple(Seconds.model_fields)
 _BEGINS = {

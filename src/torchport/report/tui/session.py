@@ -3,11 +3,11 @@
 import os
 import sys
 
-from torchport.report.model import Report
-from torchport.report.run import Run
 from torchport.report.tui import tty
 from torchport.report.tui.app import PATIENCE, Dashboard
 from torchport.report.tui.job import Job, Work
+from torchport.runs.report import Report
+from torchport.runs.run import Run
 
 STOPPED = 130
 """What shells give for a program that was stopped by a key."""

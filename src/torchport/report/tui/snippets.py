@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torchport.explain.explanation import file_name
 from torchport.parity.result import Layer
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 _RUNS = {".py": "python", ".sh": "sh"}
 

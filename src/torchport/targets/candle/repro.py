@@ -91,7 +91,7 @@ def write_repro(conversion: Conversion, trace: Path, limits: Sequence[float]) ->
 
 
 def _test(conversion: Conversion, generated: Generated, trace: Path, limits: Sequence[float]) -> str:
-    from torchport.parity.trace import Trace
+    from torchport.trace.reading import Trace
 
     with Trace(trace) as recorded:
         root = recorded.root

@@ -10,11 +10,11 @@ import safetensors
 import torch
 
 from torchport.capture.graph import Graph
-from torchport.capture.trace import write_tensors
 from torchport.errors import WeightsError
 from torchport.targets.base import Conversion, Progress, Repro, Unmapped
 from torchport.targets.candle import build, project, repro, writer
 from torchport.targets.candle.registry import OPS
+from torchport.trace.writing import write_tensors
 
 _STORED_AS = {torch.bool: torch.uint8, torch.int8: torch.int16}
 """candle reads neither; generated code expects these instead."""

@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from torchport.diff import formats
+from torchport.diff.formats import Contents
+from torchport.diff.locate import locate
+from torchport.diff.stored import Stored
 from torchport.errors import ManifestError, WeightsError
-from torchport.parity import formats
-from torchport.parity.formats import Contents
-from torchport.parity.locate import locate
-from torchport.parity.stored import Stored
 
 Given = str | Path | Mapping[str, Any]
 """A path, or tensors by name, nested as they may be."""

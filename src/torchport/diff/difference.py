@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from torchport.diff import mapping
+from torchport.diff.names import Both, Choice, Names, match
+from torchport.diff.result import Difference, Entry, Side, is_identical
+from torchport.diff.sources import Given, Source
+from torchport.diff.stream import Work, measure
 from torchport.errors import ReportError, UsageError, WeightsError
-from torchport.parity import dtypes, mapping
-from torchport.parity.diff_names import Both, Choice, Names, match
-from torchport.parity.diff_result import Difference, Entry, Side, is_identical
-from torchport.parity.diff_stream import Work, measure
+from torchport.parity import dtypes
 from torchport.parity.metrics import Metrics, Pair
-from torchport.parity.sources import Given, Source
 from torchport.parity.tolerance import Fixed
 
 SAY_EVERY = 2.0

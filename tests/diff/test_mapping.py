@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from torchport.diff.mapping import Rename, guess, rename
 from torchport.errors import TorchportError
-from torchport.parity.mapping import Rename, guess, rename
 
 
 def renamed(names: list[str], *rules: str) -> dict[str, str]:

@@ -11,12 +11,12 @@ from torch import nn
 
 import torchport
 from torchport import Port, Report, TorchportError
-from torchport.pipeline import codegen, record_spec, safe_name
+from torchport.porting.commands import codegen, record_spec, safe_name
 from torchport.targets import base
 
-from . import echo_target
-from .capture import models
-from .echo_target import EchoTarget, Values
+from .. import echo_target
+from ..capture import models
+from ..echo_target import EchoTarget, Values
 
 X = torch.linspace(-1, 1, 16).reshape(2, 8)
 
@@ -54,7 +54,7 @@ def test_every_public_name_is_there_and_nothing_else_is() -> None:
 
 
 def test_port_is_the_function_though_a_module_has_that_name() -> None:
-    assert "torchport.pipeline" in sys.modules and inspect.isfunction(torchport.port)
+    assert "torchport.porting.commands" in sys.modules and inspect.isfunction(torchport.port)
 
 
 # Porting

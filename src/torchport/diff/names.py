@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from torchport.diff import mapping
+from torchport.diff.sources import Source
 from torchport.errors import ReportError
-from torchport.parity import mapping
-from torchport.parity.sources import Source
 
 EXAMPLES = 3
 

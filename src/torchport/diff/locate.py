@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchport.diff.formats import unreadable
 from torchport.errors import ReportError, UsageError
-from torchport.parity.formats import unreadable
 
 _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)\.\w+")
 _INDEX, _MANIFEST, _TRACE = ".index.json", "_manifest.json", "_trace.safetensors"

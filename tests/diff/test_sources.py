@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from torchport.diff.difference import diff
+from torchport.diff.sources import Source
 from torchport.errors import TorchportError
-from torchport.parity.diff import diff
-from torchport.parity.sources import Source
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
 
@@ -120,7 +120,7 @@ def test_a_folder_with_one_file_of_tensors_is_that_file(tmp_path: Path, referenc
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from torchport.pipeline import record_spec
+    from torchport.porting.commands import record_spec
 
     folder = tmp_path_factory.mktemp("capture")
     spec = Path(__file__).parents[2] / "examples" / "mlp.py"

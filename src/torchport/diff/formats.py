@@ -13,9 +13,9 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from torchport.diff.stored import InFile, InMemory, OpenFile, Stored
 from torchport.errors import WeightsError
 from torchport.parity.metrics import Form
-from torchport.parity.stored import InFile, InMemory, OpenFile, Stored
 
 _SAFETENSORS_DTYPES = {
     "BOOL": "bool",

@@ -21,15 +21,15 @@ from torchport.capture.hooks import UNKNOWN
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
 from torchport.capture.recorder import Capture, record, record_graph
-from torchport.capture.trace import read_tensors
 from torchport.errors import CaptureError, ManifestError, RunError, UsageError
-from torchport.evidence import Evidence, check_trace, check_truth, check_weights
 from torchport.files import write_atomically
 from torchport.parity.compare import compare_traces
 from torchport.parity.result import Layer
 from torchport.parity.tolerance import Fixed, Rule
-from torchport.report.model import Report, Seconds, Todo
+from torchport.porting.soundness import Evidence, check_trace, check_truth, check_weights
+from torchport.runs.report import Report, Seconds, Todo
 from torchport.targets.base import Conversion, Progress, Target, find_target
+from torchport.trace.writing import read_tensors
 
 
 def quiet(_: str) -> None:

@@ -19,7 +19,7 @@ from torchport.parity.metrics import compare
 MEGABYTES = """
 import re, sys
 from pathlib import Path
-from torchport.parity.diff import diff
+from torchport.diff.difference import diff
 found = diff(*sys.argv[1:3])
 assert found.passed and "torch" not in sys.modules
 print(found.elements, re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
 from torchport.errors import ManifestError, ReportError
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
 
 @dataclass(frozen=True)

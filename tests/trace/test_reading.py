@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from torchport.errors import TraceError
-from torchport.parity.trace import Trace
+from torchport.trace.reading import Trace
 
 
 def write(path: Path, aliases: object = None) -> Path:
@@ -62,7 +62,7 @@ MEASURE_GROWTH = """
 import resource, sys
 from pathlib import Path
 from torchport.parity.metrics import compare
-from torchport.parity.trace import Trace
+from torchport.trace.reading import Trace
 peak_kib = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with Trace(Path(sys.argv[1])) as trace:
     compare(trace.get("small"), trace.get("small"))

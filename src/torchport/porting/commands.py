@@ -19,10 +19,10 @@ from torchport.capture.spec import load_spec, run_script
 from torchport.capture.symbols import parse_dynamic
 from torchport.errors import CaptureError, DiskError, UsageError
 from torchport.files import write_atomically
-from torchport.hints import read_hints, wished_axes
 from torchport.parity.result import Layer
-from torchport.proof import Port, quiet, rule_of, todos_of
-from torchport.report.model import Report
+from torchport.porting.hints import read_hints, wished_axes
+from torchport.porting.port import Port, quiet, rule_of, todos_of
+from torchport.runs.report import Report
 from torchport.targets.base import Progress, find_target
 
 __all__ = ["Port", "check_port", "codegen", "port", "port_spec", "record_script", "record_spec"]

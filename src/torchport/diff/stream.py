@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from torchport.diff.stored import Stored
 from torchport.parity.accumulate import Sums
 from torchport.parity.metrics import CHUNK, Metrics, Pair
-from torchport.parity.stored import Stored
 
 PIECE = 64 * CHUNK
 """Elements that a thread takes at a time: enough for the disk to be read in long runs."""

@@ -13,7 +13,7 @@ import safetensors
 from torchport.capture.graph import Dim, Graph
 from torchport.capture.plan import Plan
 from torchport.errors import TraceError, WeightsError
-from torchport.parity.trace import Trace
+from torchport.trace.reading import Trace
 
 
 @dataclass(frozen=True)

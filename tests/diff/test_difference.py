@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from torchport.diff.difference import diff
+from torchport.diff.result import Difference
 from torchport.errors import TorchportError
-from torchport.parity import diff_stream
-from torchport.parity.diff import diff
-from torchport.parity.diff_result import Difference
+from torchport.diff import stream
 from torchport.parity.metrics import compare
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -220,8 +220,8 @@ def test_pieces_and_threads_do_not_change_the_numbers(
         golden[[700, 2000]] = math.nan
         candidate[[700, 3000]] = torch.tensor([math.nan, math.inf], dtype=dtype)
     whole = compare(golden, candidate)
-    monkeypatch.setattr(diff_stream, "PIECE", 1000)
-    monkeypatch.setattr(diff_stream, "CHUNK", 300)
+    monkeypatch.setattr(stream, "PIECE", 1000)
+    monkeypatch.setattr(stream, "CHUNK", 300)
     for name, tensor in (("a", golden), ("b", candidate)):
         save_file({"first": torch.ones(7), "x": tensor}, tmp_path / name)
     (entry,) = (entry for entry in diff(tmp_path / "a", tmp_path / "b").entries if entry.name == "x")
@@ -256,7 +256,7 @@ def test_the_worst_come_first() -> None:
 
 
 def test_long_comparisons_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchport.parity.diff.SAY_EVERY", -1.0)
+    monkeypatch.setattr("torchport.diff.difference.SAY_EVERY", -1.0)
     said: list[str] = []
     diff(weights(), weights(), progress=said.append)
     assert len(said) == 4 and said[-1] == "compared 0.0 of 0.0 GB"
@@ -268,6 +268,6 @@ def test_what_is_larger_than_the_page_cache_is_compared_the_same(
     save_file(weights(), tmp_path / "a")
     save_file(changed("fc.bias", lambda tensor: tensor + 1), tmp_path / "b")
     usual = diff(tmp_path / "a", tmp_path / "b")
-    monkeypatch.setattr(diff_stream, "_memory", lambda: 10)
+    monkeypatch.setattr(stream, "_memory", lambda: 10)
     forgetful = diff(tmp_path / "a", tmp_path / "b")
     assert forgetful.entries == usual.entries and forgetful.differing == 1

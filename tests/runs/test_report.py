@@ -9,9 +9,9 @@ import pytest
 
 from torchport.errors import ConvertError, ParityError, UsageError
 from torchport.parity.result import Parity
-from torchport.report.model import Report
+from torchport.runs.report import Report
 
-from .sample import TODO, failing, passing, report_of, unsupported
+from ..report.sample import TODO, failing, passing, report_of, unsupported
 
 CONTRACT = {
     "schema",

@@ -1,0 +1,1 @@
+"""The whole job: capture, convert, prepare, run, compare, explain, report."""

@@ -1,0 +1,1 @@
+"""Traces: files of the values that a run computed, their keys, and the plan of calls that they belong to."""
