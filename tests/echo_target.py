@@ -1,59 +1,94 @@
-"""A target for tests: its ports give the golden values back, or what a test makes of them."""
+"""A target for tests: its artifacts give the golden values back, or what a test makes of them."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from torchport.capture.graph import Graph
-from torchport.targets.base import Conversion, Progress, Unmapped
+from torchport.errors import UsageError
+from torchport.events import Say
+from torchport.targets.base import Artifact, Mode, Options, Repro, SourceMap, Stopped, Todo
 
 Values = dict[str, torch.Tensor]
 
 
+class EchoOptions(Options):
+    checks: str = "layers"
+    hints: dict[str, int] = {}
+
+    @property
+    def records_operations(self) -> bool:
+        return self.checks == "ops"
+
+
+@dataclass
 class EchoTarget:
-    name = "echo"
+    """Its fields say what its artifacts do."""
 
-    def __init__(self) -> None:
-        self.change: Callable[[str, Values], Values] = lambda mode, values: values
-        self.complaint: str | None = None
-        self.unmapped: tuple[Unmapped, ...] = ()
-        self.built = 0
-        self.options: dict[str, Any] = {}
+    name: str = "echo"
+    project: str = "echoed"
+    options: type[Options] = EchoOptions
+    requirements: tuple = ()
+    change: Callable[[str, Values], Values] = field(default=lambda mode, values: values)
+    stopped: Stopped | None = None
+    todos: tuple[Todo, ...] = ()
+    prepared: int = 0
+    given: Options | None = None
 
-    def maps(self, op: str) -> bool:
+    def supports(self, op: str) -> bool:
         return True
 
     def convert(
-        self, graph: Graph, weights: Path | None, folder: Path, *, checks: str, hints: dict[str, Any]
-    ) -> Conversion:
+        self, graph: Graph, weights: Mapping[str, torch.Tensor] | None, folder: Path, options: Options
+    ) -> "EchoArtifact":
         folder.mkdir(parents=True, exist_ok=True)
-        self.options = {"checks": checks, "hints": hints}
-        files = {}
+        self.given = options
         if weights is not None:
-            files["weights"] = folder / "model.safetensors"
-            save_file(load_file(weights), files["weights"])
-        return Conversion(folder, files, self.unmapped, {"name": graph.name})
+            own = {name: weights[name].clone() for name, w in graph.weights.items() if w.tied_to is None}
+            save_file(own, folder / "model.safetensors")
+        return EchoArtifact(self, folder, self.todos)
 
-    def source(self, conversion: Conversion) -> Path | None:
+    def open(self, folder: Path, name: str) -> "EchoArtifact":
+        return EchoArtifact(self, folder)
+
+
+@dataclass
+class EchoArtifact:
+    target: EchoTarget
+    folder: Path
+    todos: tuple[Todo, ...] = ()
+
+    @property
+    def stored(self) -> Path | None:
+        return self.folder / "model.safetensors"
+
+    def sources(self, graph: Graph) -> SourceMap | None:
         return None
 
-    def build(self, conversion: Conversion, progress: Progress) -> Path:
-        self.built += 1
-        return conversion.folder / "program"
+    def edits(self) -> tuple[str, ...]:
+        return ()
 
-    def run(self, conversion: Conversion, program: Path, trace: Path, mode: str, record: Path) -> str | None:
-        record.parent.mkdir(exist_ok=True)
-        with safe_open(trace, "pt") as file:
+    def variants(self, edited: Artifact) -> Iterator[bool]:
+        yield False
+
+    def prepare(self, say: Say) -> None:
+        self.target.prepared += 1
+
+    def run(self, golden: Path, mode: Mode, record: Path) -> Stopped | None:
+        with safe_open(golden, "pt") as file:
             aliases = json.loads(file.metadata()["aliases"])
-        values = load_file(trace)
+        values = load_file(golden)
         handed_on = {key: values[known].clone() for key, known in aliases.items() if "<" not in key}
-        save_file(self.change(mode, {**values, **handed_on}), record)
-        return self.complaint
+        save_file(self.target.change(mode, {**values, **handed_on}), record)
+        return self.target.stopped
+
+    def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
+        raise UsageError("TP0801", "what gives golden values back cannot be run by others")
 
 
 TARGET = EchoTarget()

@@ -105,8 +105,7 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
     restore: list[tuple[Path, Path]] = []
 
     def check(port: Port, fault: Fault) -> Report:
-        assert port.conversion is not None
-        project = port.conversion.folder
+        project = port.artifact.folder
         for name in ("src/model.rs", "model.safetensors"):
             saved = tmp_path / Path(name).name
             shutil.copy(project / name, saved)

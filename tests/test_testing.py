@@ -13,7 +13,8 @@ import torchport
 from torchport import assert_parity
 from torchport.errors import ConvertError, ParityError, UsageError
 from torchport.runs.run import Run
-from torchport.targets import base
+from torchport.targets import registry
+from torchport.targets.base import Todo
 from torchport.testing import describe
 
 from . import echo_target
@@ -96,7 +97,7 @@ def test_nan_and_other_shapes_are_told_without_numbers_that_mean_nothing() -> No
 def echo(monkeypatch: pytest.MonkeyPatch) -> EchoTarget:
     target = EchoTarget()
     monkeypatch.setattr(echo_target, "TARGET", target)
-    monkeypatch.setitem(base._MODULES, "echo", echo_target.__name__)
+    monkeypatch.setitem(registry._OWN, "echo", f"{echo_target.__name__}:TARGET")
     return target
 
 
@@ -123,7 +124,7 @@ def test_a_port_has_no_map_no_gradients_and_all_its_layers(echo: EchoTarget, tmp
 
 
 def test_a_port_with_operations_missing_is_told_as_such(echo: EchoTarget, tmp_path: Path) -> None:
-    echo.unmapped = (base.Unmapped("aten.foo.default", "head", None, "nothing maps it"),)
+    echo.todos = (Todo(op="aten.foo.default", layer="head", reason="nothing maps it"),)
     port = torchport.port(net(), X, target="echo", out=tmp_path / "port", name="net")
     with pytest.raises(ConvertError, match="TP0401: net: nothing maps aten.foo.default"):
         assert_parity(net(), port, X)

@@ -86,7 +86,7 @@ class Subject:
         model, args, *kwargs = MODELS[self.name]()
         given = kwargs[0] if kwargs else None
         self.capture = record(
-            model, args, given, name=self.name, decompose=lambda op: not self.target.maps(op)
+            model, args, given, name=self.name, decompose=lambda op: not self.target.supports(op)
         )
         self.files = self.capture.save(self.folder / "capture")
         stored = read_tensors(self.files["weights"]) if "weights" in self.files else {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchport.capture.recorder import Capture, GoldenRecorder, record
     from torchport.errors import TorchportError
-    from torchport.porting.commands import Port, port
+    from torchport.porting.port import Port, port
     from torchport.runs.report import Report
     from torchport.testing import assert_parity, compare_gradients, compare_models
 
@@ -31,8 +31,8 @@ _HOMES = {
     "GoldenRecorder": "torchport.capture.recorder",
     "record": "torchport.capture.recorder",
     "TorchportError": "torchport.errors",
-    "Port": "torchport.porting.commands",
-    "port": "torchport.porting.commands",
+    "Port": "torchport.porting.port",
+    "port": "torchport.porting.port",
     "Report": "torchport.runs.report",
     "assert_parity": "torchport.testing",
     "compare_gradients": "torchport.testing",

@@ -192,6 +192,11 @@ CODES: dict[str, Explanation] = {
         "of the port was edited in a way that cannot be carried over, or the failure comes and goes.",
         "Look at the edits that the report lists, and at the snippet of the layer.",
     ),
+    "TP0345": Explanation(
+        "the folder of the run cannot be read",
+        "Its run.json, which says what the run is of and where its files are, is cut off or not of this version.",
+        "Run `torchport port` again, or upgrade torchport if a later version wrote the folder.",
+    ),
     # Convert
     "TP0401": Explanation(
         "unsupported operations remain",

@@ -87,8 +87,8 @@ def compare_models(
 
 
 def _is_port(candidate: Any) -> bool:
-    proof = sys.modules.get("torchport.porting.port")  # Whoever has a port has imported it.
-    return proof is not None and isinstance(candidate, proof.Port)
+    porting = sys.modules.get("torchport.porting.port")  # Whoever has a port has imported it.
+    return porting is not None and isinstance(candidate, porting.Port)
 
 
 def raise_unless_proven(report: Report, msg: str | None = None) -> None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from torchport.cli import main
+from torchport.events import Message
 
 
 class Answer(NamedTuple):
@@ -38,8 +39,8 @@ class Behind:
     def function(self, name: str) -> Callable[..., Any]:
         def call(*given: Any, **options: Any) -> Any:
             self.called, self.given, self.options = name, given, options
-            if "progress" in options:
-                options.pop("progress")("working")
+            if "watch" in options:
+                options.pop("watch")(Message("working"))
             if isinstance(self.result, BaseException):
                 raise self.result
             return self.result
@@ -51,7 +52,7 @@ class Behind:
 def behind(monkeypatch: pytest.MonkeyPatch) -> Behind:
     stand_in = Behind()
     module = types.ModuleType("torchport.porting.commands")
-    for name in ("port_spec", "check_port", "record_spec", "record_script", "codegen"):
+    for name in ("port_spec", "check_port", "record_spec", "record_script", "codegen", "minify_port"):
         setattr(module, name, stand_in.function(name))
     monkeypatch.setitem(sys.modules, "torchport.porting.commands", module)
     return stand_in

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from torchport.runs.report import Report, Todo
+from torchport.runs.report import Report
+from torchport.targets.base import Todo
 
 from .conftest import Answer, Behind
 
@@ -37,7 +38,7 @@ def test_port_hands_every_option_on(torchport: Torchport, behind: Behind) -> Non
     behind.result = report("pass")
     torchport(
         *("port", "m.py:net", "--to", "candle", "--out", "o", "--name", "n"),
-        *("--dynamic", "x:0,x:1", "--hints", "h.json", "--checks", "ops"),
+        *("--dynamic", "x:0,x:1", "--hints", "h.json", "--checks", "ops", "--option", "size=3"),
         *("--rtol", "0.1", "--atol", "0.2", "--no-explain"),
     )
     assert (behind.called, behind.given) == ("port_spec", ("m.py:net",))
@@ -47,7 +48,7 @@ def test_port_hands_every_option_on(torchport: Torchport, behind: Behind) -> Non
         "name": "n",
         "dynamic": "x:0,x:1",
         "hints": Path("h.json"),
-        "checks": "ops",
+        "options": {"checks": "ops", "size": 3},
         "rtol": 0.1,
         "atol": 0.2,
         "explain": False,
@@ -57,7 +58,7 @@ def test_port_hands_every_option_on(torchport: Torchport, behind: Behind) -> Non
 def test_port_has_defaults_for_all_but_the_model_and_the_target(torchport: Torchport, behind: Behind) -> None:
     behind.result = report("pass")
     torchport("port", "m.py:net", "--to", "candle")
-    assert behind.options.pop("checks") == "layers"
+    assert behind.options.pop("options") == {}
     assert behind.options.pop("target") == "candle"
     assert behind.options.pop("explain") is True
     assert set(behind.options.values()) == {None}
@@ -127,7 +128,7 @@ def test_codegen_exits_with_1_while_todos_remain(
         "out": Path("f.rs"),
         "model": "Net",
         "analyze_only": True,
-        "checks": "layers",
+        "options": {},
     }
     assert f"todos: {len(todos)}" in answer.stdout
     assert json.loads(torchport(*command, "--json").stdout)["todos"] == todos

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from torchport.cli.progress import Progress
+from torchport.events import Message, StepBegan
 
 
 class Terminal(io.StringIO):
@@ -15,8 +16,8 @@ class Terminal(io.StringIO):
 
 def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress() as progress:
-        progress("capture")
-        progress("build [2/3]")
+        progress(StepBegan("capture", "capture"))
+        progress(Message("build [2/3]"))
     out, err = capsys.readouterr()
     assert (out, err) == ("", "capture\nbuild [2/3]\n")
 
@@ -26,7 +27,7 @@ def test_a_spinner_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setenv("TERM", "xterm-256color")
     with Progress() as progress:
-        progress("build [2/3]")
+        progress(Message("build [2/3]"))
         assert progress._status is not None
         progress._status.renderable  # noqa: B018 - draws without failing
     assert "\x1b[" in stderr.getvalue()

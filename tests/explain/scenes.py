@@ -8,11 +8,10 @@ import torch
 from torch import nn
 
 from torchport.capture.recorder import Capture, record
-from torchport.explain.scene import Scene, look_at
+from torchport.explain.scene import Evidence, Scene, look_at
 from torchport.explain.suggest import suggest
 from torchport.explain.weights import Others
 from torchport.parity.result import Suggestion
-from torchport.porting.soundness import Evidence
 from torchport.targets.candle.target import TARGET
 from torchport.trace.writing import write_tensors
 
@@ -26,7 +25,7 @@ class Recorded:
 
 
 def recorded(model: nn.Module, args: tuple, folder: Path) -> Recorded:
-    capture = record(model.eval(), args, decompose=lambda op: not TARGET.maps(op))
+    capture = record(model.eval(), args, decompose=lambda op: not TARGET.supports(op))
     files = capture.save(folder)
     weights = files.get("weights", folder / "none")
     lockstep = folder / "lockstep.safetensors"

@@ -11,7 +11,7 @@ from torchport.targets.candle.target import TARGET
 
 
 def case_of(model: nn.Module, *args: torch.Tensor) -> Case:
-    capture = record(model.eval(), args, dynamic={}, decompose=lambda op: not TARGET.maps(op))
+    capture = record(model.eval(), args, dynamic={}, decompose=lambda op: not TARGET.supports(op))
     root = capture.graph.root
     inputs = {item.name: value for item, value in zip(root.inputs, args, strict=True)}
     return Case(capture.graph, inputs, capture.weights, dict(capture.weights))

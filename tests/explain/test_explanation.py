@@ -162,8 +162,7 @@ def test_without_explanation_nothing_is_kept(port: Port, source: Path) -> None:
 def test_weights_that_are_not_the_recorded_ones_are_told(port: Port) -> None:
     from safetensors.torch import load_file, save_file
 
-    assert port.conversion is not None
-    path = port.conversion.folder / "model.safetensors"
+    path = port.artifact.folder / "model.safetensors"
     before = path.read_bytes()
     weights = load_file(path)
     weights["blocks.1.up.weight"] = load_file(path)["blocks.0.up.weight"]

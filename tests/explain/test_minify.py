@@ -29,8 +29,7 @@ CASES = [
 @pytest.fixture
 def port(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Port]:
     made: Port = request.getfixturevalue(request.param)
-    assert made.conversion is not None
-    files = [made.conversion.folder / name for name in ("src/model.rs", "model.safetensors")]
+    files = [made.artifact.folder / name for name in ("src/model.rs", "model.safetensors")]
     for path in files:
         shutil.copy(path, tmp_path / path.name)
     yield made
@@ -43,8 +42,7 @@ def test_a_fault_is_reduced_to_a_few_operations_that_fail_alone(
     port: Port, fault: str, tmp_path: Path
 ) -> None:
     plant, culprit = {"bert": BERT, "resnet18": RESNET}[port.name][fault]
-    assert port.conversion is not None
-    plant(port.conversion.folder)
+    plant(port.artifact.folder)
     found = minify(port)
     assert found.layer == culprit
     assert 1 <= len(found.operations) <= 3, found.operations

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from torchport.parity.compare import compare_traces
 from torchport.parity.result import Parity
+from torchport.parity.rulebook import RuleBook
 from torchport.parity.tolerance import Rule
 
 
@@ -137,7 +138,7 @@ class Traces:
             calls=self.calls,
             **more,
             events=self.events,
-            rule=rule,
+            **({} if rule is None else {"rules": RuleBook.of(rule, rule)}),
         )
 
 

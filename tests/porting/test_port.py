@@ -11,8 +11,13 @@ from torch import nn
 
 import torchport
 from torchport import Port, Report, TorchportError
-from torchport.porting.commands import codegen, record_spec, safe_name
-from torchport.targets import base
+from torchport.capture.plan import make_plan
+from torchport.events import Event, Message, ignore
+from torchport.porting.commands import codegen, record_spec
+from torchport.porting.port import safe_name
+from torchport.targets import registry
+from torchport.targets.base import Stopped, Todo
+from torchport.trace.reading import Trace
 
 from .. import echo_target
 from ..capture import models
@@ -25,7 +30,7 @@ X = torch.linspace(-1, 1, 16).reshape(2, 8)
 def echo(monkeypatch: pytest.MonkeyPatch) -> EchoTarget:
     target = EchoTarget()
     monkeypatch.setattr(echo_target, "TARGET", target)
-    monkeypatch.setitem(base._MODULES, "echo", echo_target.__name__)
+    monkeypatch.setitem(registry._OWN, "echo", f"{echo_target.__name__}:TARGET")
     return target
 
 
@@ -54,7 +59,7 @@ def test_every_public_name_is_there_and_nothing_else_is() -> None:
 
 
 def test_port_is_the_function_though_a_module_has_that_name() -> None:
-    assert "torchport.porting.commands" in sys.modules and inspect.isfunction(torchport.port)
+    assert "torchport.porting.port" in sys.modules and inspect.isfunction(torchport.port)
 
 
 # Porting
@@ -63,17 +68,17 @@ def test_port_is_the_function_though_a_module_has_that_name() -> None:
 def test_a_port_that_gives_the_golden_values_back_passes(made: Port, echo: EchoTarget) -> None:
     report = made.check()
     assert report.passed and report.first_divergence is None
-    assert [layer.name for layer in report.layers] == list(made.capture.plan.calls)
-    assert (report.target, report.model, echo.built) == ("echo", "net", 1)
+    assert [layer.name for layer in report.layers] == list(make_plan(made.graph).calls)
+    assert (report.target, report.model, echo.prepared) == ("echo", "net", 1)
     assert report.report == str(made.folder / "report.json") and Path(report.report).is_file()
-    assert all(value is not None for value in report.seconds.model_dump(exclude={"explain"}).values())
+    assert list(report.seconds) == ["capture", "convert", "build", "run", "compare"]
 
 
 def test_one_tensor_a_list_and_a_tuple_are_the_same_inputs(made: Port) -> None:
     other = torch.randn(5, 8)
     for args in (other, [other], (other,)):
         assert made.check(args).passed
-    assert (made.captures / "net_again_trace.safetensors").is_file()
+    assert (made.files.captures / "net_again_trace.safetensors").is_file()
 
 
 def test_keyword_inputs_alone_are_inputs(echo: EchoTarget, tmp_path: Path) -> None:
@@ -85,7 +90,7 @@ def test_keyword_inputs_alone_are_inputs(echo: EchoTarget, tmp_path: Path) -> No
 def test_other_inputs_must_fit(made: Port, echo: EchoTarget) -> None:
     with pytest.raises(TorchportError, match="TP0208"):
         made.check(torch.randn(5, 7, 8))
-    assert echo.built == 0
+    assert echo.prepared == 0
 
 
 def test_constants_are_found_again_for_other_inputs(echo: EchoTarget, tmp_path: Path) -> None:
@@ -132,14 +137,14 @@ def test_a_model_that_keeps_state_is_told_of(echo: EchoTarget, tmp_path: Path) -
     report = torchport.port(Counting(), torch.randn(3, 4), target="echo", out=tmp_path / "it").check()
     (note,) = report.notes
     assert report.passed and note.startswith("the model writes to calls when it is called")
-    assert Port.open(tmp_path / "it", target="echo").check().notes == report.notes
+    assert Port.open(tmp_path / "it").check().notes == report.notes
     still = torchport.port(nn.ReLU(), torch.randn(3, 4), target="echo", out=tmp_path / "still").check()
     assert still.notes == ()
 
 
 def test_a_model_without_weights(echo: EchoTarget, tmp_path: Path) -> None:
     port = torchport.port(nn.ReLU(), torch.randn(2, 4), target="echo", out=tmp_path)
-    assert not (port.captures / "ReLU_weights.safetensors").exists()
+    assert not (port.files.captures / "ReLU_weights.safetensors").exists()
     assert port.check().passed and port.check(torch.randn(3, 4)).passed
 
 
@@ -163,36 +168,37 @@ def test_a_verdict_stands_when_its_cause_cannot_be_looked_for(
     def broken(*_: object) -> Report:
         raise RuntimeError("no idea")
 
-    told: list[str] = []
-    made.progress = told.append
-    monkeypatch.setattr("torchport.explain.explained", broken)
+    events: list[Event] = []
+    made.watch = events.append
+    monkeypatch.setattr("torchport.porting.proof.explained", broken)
     echo.change = lambda mode, values: {key: value + 1 for key, value in values.items()}
     report = made.check()
     assert report.status == "fail" and report.first_divergence is not None
-    assert told[-1] == "the cause could not be found: RuntimeError: no idea"
+    assert events[-1] == Message("the cause could not be found: RuntimeError: no idea")
     assert Report.from_json((made.folder / "report.json").read_text()) == report
 
 
 def test_a_port_that_stops_never_passes(made: Port, echo: EchoTarget) -> None:
-    echo.complaint = "killed"
+    echo.stopped = Stopped(message="killed")
     with pytest.raises(TorchportError, match="TP0601.*killed"):
         made.check()
 
 
 def test_a_port_that_stops_at_a_todo_is_unsupported(made: Port, echo: EchoTarget) -> None:
-    echo.complaint = "Error: TODO(torchport): aten.foo.default in Net: write it"
+    todo = Todo(op="aten.foo.default", layer="net", reason="write it")
+    echo.stopped = Stopped(message="it came to a TODO", todo=todo)
     report = made.check()
     assert report.status == "unsupported"
-    assert (report.todos[0].op, report.todos[0].layer) == ("aten.foo.default", "net")
+    assert report.todos == (todo,)
 
 
 def test_operations_that_nothing_maps_are_listed_and_nothing_is_built(
     echo: EchoTarget, tmp_path: Path
 ) -> None:
-    echo.unmapped = (base.Unmapped("aten.foo.default", "head", "m.py:3", "nothing maps it"),)
+    echo.todos = (Todo(op="aten.foo.default", layer="head", source="m.py:3", reason="nothing maps it"),)
     port = torchport.port(models.Stack(), X, target="echo", out=tmp_path)
     report = port.check()
-    assert report.status == "unsupported" and echo.built == 0
+    assert report.status == "unsupported" and echo.prepared == 0
     assert report.todos[0].model_dump() == {
         "op": "aten.foo.default",
         "layer": "head",
@@ -205,7 +211,7 @@ def test_a_model_on_meta_is_written_and_cannot_be_checked(echo: EchoTarget, tmp_
     with torch.device("meta"):
         model = models.Stack()
     port = torchport.port(model, X, target="echo", out=tmp_path)
-    assert port.conversion is not None and port.conversion.folder.is_dir()
+    assert port.artifact.folder.is_dir()
     with pytest.raises(TorchportError, match="TP0702.*meta"):
         port.check()
 
@@ -219,16 +225,19 @@ def test_options_reach_the_target_and_the_recording(echo: EchoTarget, tmp_path: 
         hints={"hidden": 8},
         dynamic="",
     )
-    assert echo.options == {"checks": "ops", "hints": {"hidden": 8}}
-    assert port.capture is not None and not port.capture.graph.symbols
-    assert "head/linear" in port.capture.golden
+    assert echo.given is not None and echo.given.model_dump() == {"checks": "ops", "hints": {"hidden": 8}}
+    assert port.files.about.options == echo.given.model_dump()
+    assert not port.graph.symbols
+    with Trace(port.files.captured("trace")) as trace:
+        assert "head/linear" in trace
 
 
 @pytest.mark.parametrize(
     ("options", "code"),
     [
         ({"target": "brick"}, "TP0402"),
-        ({"target": "echo", "checks": "some"}, "TP0801"),
+        ({"target": "candle", "checks": "some"}, "TP0801"),
+        ({"target": "echo", "brick": 1}, "TP0801"),
         ({"target": "echo", "dynamic": "x"}, "TP0106"),
         ({"target": "echo", "dynamic": {"x": (-1,)}}, "TP0106"),
     ],
@@ -264,18 +273,18 @@ def test_the_default_directory_bears_the_models_name(
 
 
 def test_a_port_is_proven_from_its_files_alone(made: Port) -> None:
-    opened = Port.open(made.folder, target="echo")
+    opened = Port.open(made.folder)
     assert opened.name == "net" and opened.check().passed
     with pytest.raises(TorchportError, match="TP0801.*no model"):
         opened.check(X)
     opened.model = made.model
     assert opened.check(torch.randn(4, 8)).passed
-    assert Port.open(made.folder, target="echo").name == "net", "a recording on other inputs is no port"
+    assert Port.open(made.folder).name == "net", "a recording on other inputs is no port"
 
 
 def test_a_port_may_be_called_again(echo: EchoTarget, tmp_path: Path) -> None:
     torchport.port(nn.ReLU(), X, target="echo", out=tmp_path, name="net_again")
-    assert Port.open(tmp_path, target="echo").check().passed
+    assert Port.open(tmp_path).check().passed
 
 
 # What commands call
@@ -294,7 +303,7 @@ def test_a_recording_stays_inside_its_directory(tmp_path: Path) -> None:
         dynamic=None,
         hints=None,
         ops=False,
-        progress=lambda _: None,
+        watch=ignore,
     )
     assert summary["name"] == "up" and summary["status"] == "recorded"
     assert {path.parent for path in map(Path, summary["files"].values())} == {tmp_path / "out"}
@@ -309,7 +318,7 @@ def test_code_is_written_from_the_manifest_alone(tmp_path: Path) -> None:
         out=tmp_path / "net.rs",
         model="Tiny",
         analyze_only=False,
-        checks="none",
+        options={"checks": "none"},
     )
     assert result["todos"] == [] and result["model"] == "Tiny"
     assert "pub struct Tiny" in (tmp_path / "net.rs").read_text()

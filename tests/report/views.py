@@ -95,4 +95,4 @@ EVERY = {
 
 
 def run_of(report: Report, folder: Path = Path("out")) -> Run:
-    return Run(report, folder)
+    return Run.of(report, folder)

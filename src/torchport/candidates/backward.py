@@ -21,8 +21,10 @@ from torchport.candidates.forward import in_dtype_of, notes_on, source_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import Pair, Side, pair_up, parameters_of, undisturbed
 from torchport.candidates.return_plan import Found, evidence_of
-from torchport.candidates.verdict import Clock, Evidence, judge, rule_for
+from torchport.candidates.verdict import Comparison, judge
 from torchport.errors import RunError, TorchportError, UsageError
+from torchport.events import Steps
+from torchport.parity.rulebook import NOISE_FLOOR, rules_for
 from torchport.runs.report import Report
 
 Loss = Callable[[Any], Tensor]
@@ -47,13 +49,13 @@ def compare_gradients(
     `loss` makes a scalar of what the model returns. Without it, the loss is the sum of all floating outputs, each
     element times a normal random number, the same ones for both (a fixed seed).
     """
-    rule = rule_for(rtol, atol)
+    rules = rules_for(rtol, atol)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
-    clock = Clock()
+    steps = Steps()
     with undisturbed(pair), torch.enable_grad():
-        evidence = _run(pair, loss, clock, measured=rule is None)
+        evidence = _run(pair, loss, steps, measured=rules is NOISE_FLOOR)
     name = f"{pair.reference.root}_gradients"
-    return judge(evidence, name, rule, None if out is None else Path(out), clock)
+    return judge(evidence, name, rules, None if out is None else Path(out), steps)
 
 
 @dataclass(frozen=True)
@@ -64,16 +66,16 @@ class _Parameters:
     absent: dict[str, str]
 
 
-def _run(pair: Pair, loss: Loss | None, clock: Clock, *, measured: bool) -> Evidence:
+def _run(pair: Pair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comparison:
     ours = _Parameters(dict(pair.reference.model.named_parameters()), {})
     theirs = _partners(pair, ours.tensors)
     golden = Flow()
     seen = Flow(golden=golden)
-    with clock.timed("capture"):
+    with steps.step("capture", "running the reference"):
         expected, known = _flow(pair.reference, golden, loss, ours.tensors)
         if not any(gradient is not None for gradient in known.values()):
             raise UsageError("TP0801", f"no gradient flows in {pair.reference.root}: nothing can be compared")
-    with clock.timed("run"):
+    with steps.step("run", "running the candidate"):
         got, chained = _flow(pair.candidate, seen, loss, theirs.tensors)
     if got != expected:
         what = (
@@ -94,11 +96,11 @@ def _run(pair: Pair, loss: Loss | None, clock: Clock, *, measured: bool) -> Evid
 
     shown, truth = known, {}
     if measured:
-        with clock.timed("capture"):
+        with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
                 shown = _in_the_candidates_dtype(pair.reference, dtype, lambda side: cut(side, ours.tensors))
             truth = _truth(pair.reference, lambda side: cut(side, ours.tensors))
-    with clock.timed("run"):
+    with steps.step("run", "running the candidate"):
         own = cut(pair.candidate, theirs.tensors)
     found = Found(
         flow=golden,

@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from torchport.candidates.golden import input_keys, output_keys
 from torchport.candidates.leaves import Path, partners
 from torchport.candidates.precision import like
-from torchport.candidates.watching import Call
-from torchport.trace.plan import Event
+from torchport.candidates.probing import WatchedCall
+from torchport.trace.plan import Event, input_keys, output_keys
 
 Gradients = dict[str, Tensor | None]
 
@@ -28,7 +27,7 @@ Gradients = dict[str, Tensor | None]
 class Flow:
     """A probe that changes no value, and knows afterwards how to ask for the gradient at each border."""
 
-    calls: dict[str, Call] = field(default_factory=dict)
+    calls: dict[str, WatchedCall] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     inputs: dict[str, list[str]] = field(default_factory=dict)
     outputs: dict[str, list[str]] = field(default_factory=dict)
@@ -39,7 +38,7 @@ class Flow:
     golden: Flow | None = None
     """The flow of the reference, whose keys a candidate's values have."""
 
-    def enter(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+    def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.calls[call.name] = call
         self.events.append(("enter", call.name))
         self.given_at[call.name] = places
@@ -49,7 +48,7 @@ class Flow:
             tensors = [wanting_gradient(tensor) for tensor in tensors]
         return [self._bordered(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
 
-    def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+    def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.events.append(("exit", call.name))
         self.returned_at[call.name] = places
         known = places if self.golden is None else self.golden.returned_at.get(call.name, places)
@@ -80,12 +79,12 @@ class Cut:
     leaves: dict[str, Tensor] = field(default_factory=dict)
     """What was handed on, by key: the gradient that comes back to it is what the border is judged by."""
 
-    def enter(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+    def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         if not self.compared(call.name) or not self.with_inputs(call.name):
             return tensors
         return self._each(self.golden.inputs[call.name], self.golden.given_at[call.name], tensors, places)
 
-    def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+    def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         if not self.compared(call.name):
             return tensors
         return self._each(self.golden.outputs[call.name], self.golden.returned_at[call.name], tensors, places)

@@ -15,16 +15,19 @@ from torch import Tensor, nn
 
 from torchport.candidates import leaves, precision
 from torchport.candidates.cuts import Flow
-from torchport.candidates.golden import Plan, Recording, make_plan, output_keys
+from torchport.candidates.golden import GoldenPlan, Recording, make_plan
 from torchport.candidates.leaves import partners
 from torchport.candidates.lockstep import LockStep
 from torchport.candidates.names import Map
 from torchport.candidates.pair import Pair, Side, pair_up, undisturbed
-from torchport.candidates.verdict import Clock, Evidence, judge, rule_for
-from torchport.candidates.watching import Call
+from torchport.candidates.probing import WatchedCall
+from torchport.candidates.verdict import Comparison, judge
 from torchport.errors import TorchportError, UsageError
+from torchport.events import Steps
 from torchport.parity.result import Layer
+from torchport.parity.rulebook import NOISE_FLOOR, rules_for
 from torchport.runs.report import Report
+from torchport.trace.plan import output_keys
 
 
 def compare_forward(
@@ -40,19 +43,19 @@ def compare_forward(
     out: str | Path | None = None,
 ) -> Report:
     """Runs both on the same inputs and compares every layer that both have."""
-    rule = rule_for(rtol, atol)
+    rules = rules_for(rtol, atol)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
-    clock = Clock()
+    steps = Steps()
     with undisturbed(pair), torch.no_grad():
-        evidence = _run(pair, clock, measured=rule is None)
-    return judge(evidence, pair.reference.root, rule, None if out is None else Path(out), clock)
+        evidence = _run(pair, steps, measured=rules is NOISE_FLOOR)
+    return judge(evidence, pair.reference.root, rules, None if out is None else Path(out), steps)
 
 
-def _run(pair: Pair, clock: Clock, *, measured: bool) -> Evidence:
+def _run(pair: Pair, steps: Steps, *, measured: bool) -> Comparison:
     golden, seen = Recording(), Recording()
-    with clock.timed("capture"):
+    with steps.step("capture", "running the reference"):
         expected = leaves.structure(pair.reference.deterministic(golden))
-    with clock.timed("run"):
+    with steps.step("run", "running the candidate"):
         got = leaves.structure(pair.candidate.deterministic(seen))
     if not any(leaf is Tensor for _, leaf in expected):
         raise UsageError("TP0801", f"{pair.reference.root} returns no tensor: there is nothing to compare")
@@ -64,7 +67,7 @@ def _run(pair: Pair, clock: Clock, *, measured: bool) -> Evidence:
         source=lambda call: source_of(pair, seen.calls, call),
     )
     wrong = _wrong_outputs(plan, seen, expected, got)
-    evidence = Evidence(
+    evidence = Comparison(
         plan=plan,
         golden=plan.values,
         chained=_chained(plan, seen, set(wrong)),
@@ -72,16 +75,16 @@ def _run(pair: Pair, clock: Clock, *, measured: bool) -> Evidence:
             not_compared(call, why_not[call.path]) for call in golden.calls.values() if call.path in why_not
         ],
         order=[name for kind, name in golden.events if kind == "exit"],
-        reasons={key: why for name, why in wrong.items() for key in plan.steps[name].outputs},
-        notes=notes_on(plan.steps, golden, seen),
+        reasons={key: why for name, why in wrong.items() for key in plan.calls[name].outputs},
+        notes=notes_on(plan.calls, golden, seen),
     )
     if measured:
-        with clock.timed("capture"):
+        with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
                 evidence.precision = str(dtype).removeprefix("torch.")
                 evidence.golden = _in_the_candidates_dtype(pair.reference, plan, dtype)
             evidence.truth = _truth(pair.reference, plan)
-    with clock.timed("run"):
+    with steps.step("run", "running the candidate"):
         probe = LockStep(plan, set(wrong))
         try:
             pair.candidate.run(probe)
@@ -91,14 +94,14 @@ def _run(pair: Pair, clock: Clock, *, measured: bool) -> Evidence:
     return evidence
 
 
-def source_of(pair: Pair, seen: Mapping[str, Call], call: Call) -> str | None:
+def source_of(pair: Pair, seen: Mapping[str, WatchedCall], call: WatchedCall) -> str | None:
     """The candidate's line, where the fault would be mended; the reference's where torch makes the call."""
     if call.parent is None:
         return pair.source or call.source
     return seen[call.name].source or call.source
 
 
-def not_compared(call: Call, why: str) -> Layer:
+def not_compared(call: WatchedCall, why: str) -> Layer:
     return Layer(
         name=call.name,
         type=call.type,
@@ -115,10 +118,10 @@ def _counts(recording: Recording) -> Counter[str]:
     return Counter(call.path for call in recording.calls.values())
 
 
-def _wrong_outputs(plan: Plan, seen: Recording, expected: Any, got: Any) -> dict[str, str]:
+def _wrong_outputs(plan: GoldenPlan, seen: Recording, expected: Any, got: Any) -> dict[str, str]:
     """The calls that give something else than the reference's: for the model itself, in another structure."""
     found = {}
-    for name, step in plan.steps.items():
+    for name, step in plan.calls.items():
         if step.parent is None and got != expected:
             found[name] = f"returns {leaves.described(got)} where {leaves.described(expected)} was expected"
         elif partners(plan.returned_at[name], seen.returned_at[name]) is None:
@@ -127,9 +130,9 @@ def _wrong_outputs(plan: Plan, seen: Recording, expected: Any, got: Any) -> dict
     return found
 
 
-def _chained(plan: Plan, seen: Recording, wrong: set[str]) -> dict[str, Tensor]:
+def _chained(plan: GoldenPlan, seen: Recording, wrong: set[str]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
-    for name in plan.steps.keys() - wrong:
+    for name in plan.calls.keys() - wrong:
         chosen = partners(plan.returned_at[name], seen.returned_at[name]) or []
         for key, index in zip(output_keys(name, len(chosen)), chosen, strict=True):
             found[key] = seen.values[seen.outputs[name][index]]
@@ -155,7 +158,7 @@ def notes_on(names: Iterable[str], golden: Recording | Flow, seen: Recording | F
     return found
 
 
-def _truth(reference: Side, plan: Plan) -> dict[str, Tensor]:
+def _truth(reference: Side, plan: GoldenPlan) -> dict[str, Tensor]:
     """Each call in float64, from golden inputs; nothing where the model cannot be run in float64."""
     probe = LockStep(plan)
     try:
@@ -166,7 +169,7 @@ def _truth(reference: Side, plan: Plan) -> dict[str, Tensor]:
     return probe.written
 
 
-def _in_the_candidates_dtype(reference: Side, plan: Plan, dtype: torch.dtype) -> dict[str, Tensor]:
+def _in_the_candidates_dtype(reference: Side, plan: GoldenPlan, dtype: torch.dtype) -> dict[str, Tensor]:
     """What the reference computes in the dtype of a coarser candidate, from golden inputs."""
     probe = LockStep(plan)
     try:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from torchport.candidates.leaves import Path
-from torchport.candidates.watching import Call
-from torchport.trace.plan import Event
+from torchport.candidates.probing import WatchedCall
+from torchport.trace.plan import Call, Event, Plan, input_keys, output_keys
 
 Mark = tuple[int, int]
 """Which tensor it is, and how often it had been written to."""
@@ -23,7 +23,7 @@ def mark_of(tensor: Tensor) -> Mark:
 class Recording:
     """A probe that changes nothing. One tensor at two borders is one value."""
 
-    calls: dict[str, Call] = field(default_factory=dict)
+    calls: dict[str, WatchedCall] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     inputs: dict[str, list[Mark]] = field(default_factory=dict)
     outputs: dict[str, list[Mark]] = field(default_factory=dict)
@@ -34,14 +34,14 @@ class Recording:
     alive: list[Tensor] = field(default_factory=list)
     """Keeps tensors from being freed, so that no two have the same identity."""
 
-    def enter(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+    def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.calls[call.name] = call
         self.given_at[call.name] = places
         self.events.append(("enter", call.name))
         self.inputs[call.name] = [self._kept(tensor) for tensor in tensors]
         return tensors
 
-    def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+    def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.events.append(("exit", call.name))
         self.returned_at[call.name] = places
         self.outputs[call.name] = [self._kept(tensor) for tensor in tensors]
@@ -55,44 +55,16 @@ class Recording:
         return mark
 
 
-@dataclass(frozen=True)
-class Step:
-    """A call that is compared; `inputs` and `outputs` are trace keys."""
-
-    name: str
-    type: str
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    source: str | None
-    parent: str | None
-
-
 @dataclass
-class Plan:
-    """The calls that are compared, and the golden value of each of their keys, by its own key or an alias."""
+class GoldenPlan(Plan):
+    """The calls that are compared, with the golden value of each of their keys, by its own key or an alias."""
 
-    root: str
-    steps: dict[str, Step] = field(default_factory=dict)
-    """In the order in which the calls end."""
-    events: list[Event] = field(default_factory=list)
-    aliases: dict[str, str] = field(default_factory=dict)
     values: dict[str, Tensor] = field(default_factory=dict)
     given_at: dict[str, list[Path]] = field(default_factory=dict)
     returned_at: dict[str, list[Path]] = field(default_factory=dict)
 
-    def stored(self, key: str) -> str:
-        return self.aliases.get(key, key)
-
     def value(self, key: str) -> Tensor:
-        return self.values[self.stored(key)]
-
-
-def input_keys(name: str, count: int) -> list[str]:
-    return [f"{name}<{index}" for index in range(count)]
-
-
-def output_keys(name: str, count: int) -> list[str]:
-    return [name if index == 0 else f"{name}:{index}" for index in range(count)]
+        return self.values[self.resolve(key)]
 
 
 def make_plan(
@@ -100,11 +72,11 @@ def make_plan(
     compared: Callable[[str], bool],
     *,
     with_inputs: Callable[[str], bool] = lambda _: True,
-    source: Callable[[Call], str | None] = lambda call: call.source,
-) -> Plan:
+    source: Callable[[WatchedCall], str | None] = lambda call: call.source,
+) -> GoldenPlan:
     """The plan of the calls that `compared` picks; a call's parent is the nearest one that is picked, too."""
     root = next(iter(golden.calls))
-    plan = Plan(root, given_at=golden.given_at, returned_at=golden.returned_at)
+    plan = GoldenPlan(root, given_at=golden.given_at, returned_at=golden.returned_at)
     owner: dict[Mark, str] = {}
 
     def keyed(keys: list[str], marks: list[Mark]) -> list[str]:
@@ -130,5 +102,5 @@ def make_plan(
             parent = call.parent
             while parent is not None and not compared(parent):
                 parent = golden.calls[parent].parent
-            plan.steps[name] = Step(name, call.type, inputs[name], outputs, source(call), parent)
+            plan.calls[name] = Call(name, call.path, call.type, inputs[name], outputs, source(call), parent)
     return plan

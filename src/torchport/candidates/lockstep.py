@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from torchport.candidates.golden import Mark, Plan, mark_of
+from torchport.candidates.golden import GoldenPlan, Mark, mark_of
 from torchport.candidates.leaves import Path, partners
 from torchport.candidates.precision import like
-from torchport.candidates.watching import Call
+from torchport.candidates.probing import WatchedCall
 
 
 @dataclass
 class LockStep:
     """A probe for a candidate, and for the reference itself in another dtype."""
 
-    plan: Plan
+    plan: GoldenPlan
     wrong: set[str] = field(default_factory=set)
     """Calls that lack an output of the reference's, so that golden ones cannot be put in the place of theirs."""
     written: dict[str, Tensor] = field(default_factory=dict)
     handed: dict[Mark, tuple[Tensor, str]] = field(default_factory=dict)
     """The golden tensors that were handed out, and which value each is."""
 
-    def enter(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
-        step = self.plan.steps.get(call.name)
+    def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+        step = self.plan.calls.get(call.name)
         chosen = None if step is None else partners(self.plan.given_at[call.name], places)
         if step is None or chosen is None or not step.inputs:
             return tensors
@@ -36,8 +36,8 @@ class LockStep:
             result[index] = handle(key, tensors[index])
         return result
 
-    def leave(self, call: Call, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
-        step = self.plan.steps.get(call.name)
+    def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+        step = self.plan.calls.get(call.name)
         chosen = None if step is None else partners(self.plan.returned_at[call.name], places)
         if step is None or chosen is None or call.name in self.wrong:
             return tensors
@@ -48,11 +48,11 @@ class LockStep:
 
     def _note(self, key: str, tensor: Tensor) -> Tensor:
         """The model's own input: it is golden as it comes."""
-        self.handed[mark_of(tensor)] = (tensor, self.plan.stored(key))
+        self.handed[mark_of(tensor)] = (tensor, self.plan.resolve(key))
         return tensor
 
     def _given(self, key: str, tensor: Tensor, always: bool = False) -> Tensor:
-        stored = self.plan.stored(key)
+        stored = self.plan.resolve(key)
         is_handed_on = mark_of(tensor) in self.handed and self.handed[mark_of(tensor)][1] == stored
         if always or not is_handed_on:
             self.written[key] = tensor.detach().clone()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from torchport.candidates import leaves, precision, watching
+from torchport.candidates import leaves, precision, probing
 from torchport.candidates.names import Map, renamed
 from torchport.capture.source import definition, user_line
 from torchport.capture.state import state_kept
@@ -35,14 +35,14 @@ class Side:
     def is_function(self) -> bool:
         return isinstance(self.model, _Function)
 
-    def run(self, probe: watching.Probe, then: Callable[[Any], Any] = lambda result: result) -> Any:
+    def run(self, probe: probing.Probe, then: Callable[[Any], Any] = lambda result: result) -> Any:
         """What `then` makes of the outputs, before the model's state is put back.
 
         The inputs are copies, so that a forward that writes to them does no harm.
         """
         args, kwargs = leaves.each_tensor(self.inputs, lambda tensor: tensor.clone())
         with self.told(), state_kept(self.model):
-            result = watching.run(self.model, args, kwargs, names=self.names, root=self.root, probe=probe)
+            result = probing.run(self.model, args, kwargs, names=self.names, root=self.root, probe=probe)
             return then(result)
 
     @contextmanager
@@ -61,7 +61,7 @@ class Side:
             return CaptureError("TP0201", f"the reference fails its own forward: {said}", user_line(error))
         return RunError("TP0603", f"the candidate fails on these inputs: {said}", user_line(error))
 
-    def deterministic(self, probe: watching.Probe, then: Callable[[Any], Any] = lambda result: result) -> Any:
+    def deterministic(self, probe: probing.Probe, then: Callable[[Any], Any] = lambda result: result) -> Any:
         """The same; where random numbers were drawn, a second run must give the same outputs."""
         before = self._random_state()
         first, answer = self.run(probe, lambda result: (result, then(result)))
@@ -88,10 +88,14 @@ def _is_same(one: Tensor, other: Tensor) -> bool:
 
 
 class _Blind:
-    def enter(self, call: watching.Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]:
+    def enter(
+        self, call: probing.WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]:
         return tensors
 
-    def leave(self, call: watching.Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]:
+    def leave(
+        self, call: probing.WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]:
         return tensors
 
 
@@ -149,7 +153,7 @@ def pair_up(
     taken = {path for path, _ in reference.named_modules()}
     while root in taken:
         root += "_"
-    names = watching.by_path(reference)
+    names = probing.by_path(reference)
     own = [*names.values(), *(name for name, _ in reference.named_parameters(remove_duplicate=False))]
     known = [*dict(model.named_modules()), *parameters_of(model)]
     partner = renamed(own, wish, known)
@@ -171,7 +175,7 @@ def _must_be_a_reference(reference: Any) -> None:
     if not isinstance(reference, nn.Module):
         what = f"the reference is a {type(reference).__name__}, not an nn.Module"
         raise UsageError("TP0801", what, fix="give the module that is taken for right")
-    if watching.is_closed(reference):
+    if probing.is_closed(reference):
         raise UsageError(
             "TP0801",
             "the reference is compiled, and hooks do not see its layers",
@@ -207,8 +211,8 @@ def _matched(
 ) -> tuple[dict[nn.Module, str], dict[str, str]]:
     """The candidate's modules with the reference's paths, and why others have none."""
     everything = dict(model.named_modules(remove_duplicate=False))
-    visible = set(watching.by_path(model))
-    is_opaque = watching.is_closed(model) or isinstance(model, _Function)
+    visible = set(probing.by_path(model))
+    is_opaque = probing.is_closed(model) or isinstance(model, _Function)
     found: dict[nn.Module, str] = {model: ""}
     absent = {}
     for path in paths:

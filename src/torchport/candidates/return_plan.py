@@ -14,11 +14,12 @@ from torch import Tensor
 
 from torchport.candidates.cuts import Flow, Gradients
 from torchport.candidates.forward import not_compared
-from torchport.candidates.golden import Plan, Step
+from torchport.candidates.golden import GoldenPlan
 from torchport.candidates.pair import NOT_COMPARED
-from torchport.candidates.verdict import Evidence
-from torchport.candidates.watching import Call
+from torchport.candidates.probing import WatchedCall
+from torchport.candidates.verdict import Comparison
 from torchport.parity.result import Layer
+from torchport.trace.plan import Call
 
 _NOTHING = torch.empty(0)
 """Stands for no gradient where the other side has one, so that the two are set against each other."""
@@ -42,14 +43,14 @@ class Found:
     truth: Gradients
     own: Gradients
     chained: Gradients
-    source: Callable[[Call], str | None]
+    source: Callable[[WatchedCall], str | None]
 
     def is_wanted(self, key: str) -> bool:
         """Whether there is a gradient on either side."""
         return any(side.get(key) is not None for side in (self.golden, self.own, self.chained))
 
 
-def evidence_of(found: Found) -> Evidence:
+def evidence_of(found: Found) -> Comparison:
     return _Return(found).evidence()
 
 
@@ -61,11 +62,11 @@ class _Return:
     uncompared: list[Layer] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
 
-    def evidence(self) -> Evidence:
+    def evidence(self) -> Comparison:
         flow = self.found.flow
         self.root = flow.events[0][1]
         self.everything = f"{self.root}.parameters"
-        self.plan = Plan(self.root)
+        self.plan = GoldenPlan(self.root)
         self.under = self._homes()
         self.judged = [name for names in self.under.values() for name in names if self._is_judged(name)]
         for kind, name in reversed(flow.events):
@@ -111,7 +112,9 @@ class _Return:
             given = [self.everything, *given]
             self.labels[self.everything] = "the gradients of all parameters"
         source, parent = self.found.source(call), self._parent(call)
-        self.plan.steps[name] = Step(name, _type(call.type, "input"), arriving, given, source, parent)
+        self.plan.calls[name] = Call(
+            name, call.path, _type(call.type, "input"), arriving, given, source, parent
+        )
         self.plan.events.append(("exit", name))
         self.order.append(name)
 
@@ -122,31 +125,31 @@ class _Return:
             self.labels[key] = label.format(what)
         return wanted
 
-    def _parent(self, call: Call) -> str | None:
+    def _parent(self, call: WatchedCall) -> str | None:
         parent = call.parent
         while parent is not None and not self.found.compared(parent):
             parent = self.found.flow.calls[parent].parent
         return parent
 
-    def _parameter(self, name: str, home: Call) -> None:
+    def _parameter(self, name: str, home: WatchedCall) -> None:
         owner, _, leaf = name.rpartition(".")
         by_path = {call.path: call for call in self.found.flow.calls.values()}
         kind = _type(by_path.get(owner, home).type, leaf)
         if not self._is_judged(name):
             why = NOT_COMPARED + self.found.absent.get(name, "no gradient flows to it in either")
-            self._skip(Call(name, owner, kind, self.found.source(home), home.name), why)
+            self._skip(WatchedCall(name, owner, kind, self.found.source(home), home.name), why)
             return
         self.labels[name] = f"gradient of {leaf}"
-        self.plan.steps[name] = Step(name, kind, (), [name], self.found.source(home), home.name)
+        self.plan.calls[name] = Call(name, owner, kind, (), [name], self.found.source(home), home.name)
         self.plan.events += [("enter", name), ("exit", name)]
         self.order.append(name)
 
-    def _skip(self, call: Call, why: str) -> None:
+    def _skip(self, call: WatchedCall, why: str) -> None:
         self.uncompared.append(not_compared(call, why))
         self.order.append(call.name)
 
-    def _collected(self) -> Evidence:
-        keys = [key for step in self.plan.steps.values() for key in (*step.inputs, *step.outputs)]
+    def _collected(self) -> Comparison:
+        keys = [key for step in self.plan.calls.values() for key in (*step.inputs, *step.outputs)]
         golden: dict[str, Tensor] = {}
         own: dict[str, Tensor] = {}
         chained: dict[str, Tensor] = {}
@@ -165,7 +168,7 @@ class _Return:
             if all(name in truth for name in self.judged):
                 truth[self.everything] = self._joined(truth, golden)
         self.plan.values = golden
-        return Evidence(
+        return Comparison(
             plan=self.plan,
             golden=golden,
             chained=chained,

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from torchport.candidates.golden import Plan
+from torchport.candidates.golden import GoldenPlan
 from torchport.errors import TorchportError
-from torchport.parity.compare import compare_traces
+from torchport.events import Steps
 from torchport.parity.result import Divergence, Layer, Measured, Parity
-from torchport.parity.tolerance import Rule
-from torchport.runs.report import Report, Seconds
+from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
+from torchport.runs.folder import RunFile, RunFolder
+from torchport.runs.report import Report
+from torchport.runs.verdict import compare_run, written
+from torchport.trace.residual import residual
 from torchport.trace.writing import write_tensors
 
 TARGET = "torch"
@@ -26,21 +26,10 @@ _NO_VALUE = re.compile(r"no value for (?P<key>.+)$")
 
 
 @dataclass
-class Clock:
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[step] = round(self.seconds.get(step, 0.0) + time.perf_counter() - start, 3)
-
-
-@dataclass
-class Evidence:
+class Comparison:
     """What was computed, and what is known about it that the traces do not tell."""
 
-    plan: Plan
+    plan: GoldenPlan
     golden: Mapping[str, Tensor]
     """What the candidate is measured against, by the key of its own."""
     chained: Mapping[str, Tensor]
@@ -64,77 +53,48 @@ class Evidence:
     """The error at which the lock-step run ended before its time."""
 
 
-def rule_for(rtol: float | None, atol: float | None) -> Rule | None:
-    """The rule that was asked for; None for the noise floor."""
-    if rtol is None and atol is None:
-        return None
-    from torchport.porting.port import rule_of  # Late: it brings all that ports need, which takes a second.
-
-    return rule_of(rtol, atol)
-
-
-def judge(evidence: Evidence, name: str, rule: Rule | None, out: Path | None, clock: Clock) -> Report:
+def judge(evidence: Comparison, name: str, rules: RuleBook, out: Path | None, steps: Steps) -> Report:
     """The report, which is written to `out` with the traces, or to nowhere."""
+    about = RunFile(name=name, target=TARGET)
     if out is not None:
-        return _judge(evidence, name, rule, out, clock, keep=True)
+        return _judge(evidence, RunFolder(out, about), rules, steps, keep=True)
     with tempfile.TemporaryDirectory(prefix="torchport-") as folder:
-        return _judge(evidence, name, rule, Path(folder), clock, keep=False)
+        return _judge(evidence, RunFolder(Path(folder), about), rules, steps, keep=False)
 
 
-def _judge(
-    evidence: Evidence, name: str, rule: Rule | None, folder: Path, clock: Clock, *, keep: bool
-) -> Report:
+def _judge(evidence: Comparison, files: RunFolder, rules: RuleBook, steps: Steps, *, keep: bool) -> Report:
     plan = evidence.plan
-    paths = {kind: folder / "capture" / f"{name}_{kind}.safetensors" for kind in ("trace", "truth")}
-    runs = {kind: folder / "run" / f"{kind}.safetensors" for kind in ("lockstep", "chained")}
-    metadata = {"schema": "1", "root": plan.root}
-    residual = _residual(evidence.golden, evidence.truth)
-    with clock.timed("compare"):
-        write_tensors(paths["trace"], evidence.golden, metadata, aliases=plan.aliases)
-        write_tensors(paths["truth"], residual, metadata)
-        write_tensors(runs["lockstep"], evidence.lockstep, metadata)
-        write_tensors(runs["chained"], evidence.chained, metadata)
-        parity = compare_traces(
-            paths["trace"],
-            runs["lockstep"],
-            runs["chained"],
-            calls=plan.steps.values(),
-            events=plan.events,
-            truth=paths["truth"],
-            rule=rule,
-        )
-    if rule is None and evidence.precision is not None:
+    _write_traces(evidence, files)
+    parity = compare_run(files, plan, rules, steps)
+    if rules is NOISE_FLOOR and evidence.precision is not None:
         parity = parity.model_copy(update={"rule": f"{parity.rule} in {evidence.precision}"})
     divergence = parity.first_divergence
     if evidence.stopped is not None and (divergence is None or divergence.metrics is None):
         raise evidence.stopped
-    report = Report.of_parity(
-        _told(parity, evidence), target=TARGET, model=name, seconds=Seconds(**clock.seconds)
-    )
+    told = _told(parity, evidence)
+    report = Report.of_parity(told, target=TARGET, model=files.name, seconds=steps.seconds)
     if not keep:
         return report
-    file = folder / "report.json"
-    files = {"capture": str(folder / "capture"), "run": str(folder / "run")}
-    report = report.model_copy(update={"report": str(file), "files": files})
-    report.write(file)
-    return report
+    files.write()
+    places = {"capture": str(files.captures), "run": str(files.record("chained").parent)}
+    return written(report.model_copy(update={"files": places}), files)
 
 
-def _residual(golden: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """How far each golden value is from the truth; nothing where one of them is not a number."""
-    found = {}
-    for key, value in truth.items():
-        known = golden.get(key)
-        if known is None or not known.is_floating_point() or known.shape != value.shape:
-            continue
-        wide = known.detach().double().cpu()
-        exact = value.detach().double().cpu()
-        is_finite = torch.isfinite(wide) & torch.isfinite(exact)
-        found[key] = torch.where(is_finite, exact - wide, 0.0).float()
-    return found
+def _write_traces(evidence: Comparison, files: RunFolder) -> None:
+    plan = evidence.plan
+    metadata = {"schema": "1", "root": plan.root}
+    distances = {
+        key: distance
+        for key, value in evidence.truth.items()
+        if key in evidence.golden and (distance := residual(evidence.golden[key], value)) is not None
+    }
+    write_tensors(files.captured("trace"), evidence.golden, metadata, aliases=plan.aliases)
+    write_tensors(files.captured("truth"), distances, metadata)
+    write_tensors(files.record("lockstep"), evidence.lockstep, metadata)
+    write_tensors(files.record("chained"), evidence.chained, metadata)
 
 
-def _told(parity: Parity, evidence: Evidence) -> Parity:
+def _told(parity: Parity, evidence: Comparison) -> Parity:
     """The same with every layer of the reference in it, and with words for what has no value."""
     told = {layer.name: _layer(layer, evidence) for layer in parity.layers}
     told |= {layer.name: layer for layer in evidence.uncompared}
@@ -147,7 +107,7 @@ def _told(parity: Parity, evidence: Evidence) -> Parity:
     )
 
 
-def _divergence(divergence: Divergence, evidence: Evidence) -> Divergence:
+def _divergence(divergence: Divergence, evidence: Comparison) -> Divergence:
     key = divergence.key or ""
     update = {
         "reason": _in_words(divergence.reason, key, evidence),
@@ -157,7 +117,7 @@ def _divergence(divergence: Divergence, evidence: Evidence) -> Divergence:
     return divergence.model_copy(update=update)
 
 
-def _layer(layer: Layer, evidence: Evidence) -> Layer:
+def _layer(layer: Layer, evidence: Comparison) -> Layer:
     update = {
         "own": _measured(layer.own, evidence),
         "chained": _measured(layer.chained, evidence),
@@ -173,11 +133,11 @@ def _layer(layer: Layer, evidence: Evidence) -> Layer:
     return layer.model_copy(update=update)
 
 
-def _in_words(reason: str, key: str, evidence: Evidence) -> str:
+def _in_words(reason: str, key: str, evidence: Comparison) -> str:
     return evidence.reasons.get(key, reason.replace("the port computed", "the candidate computed"))
 
 
-def _measured(measured: Measured | None, evidence: Evidence) -> Measured | None:
+def _measured(measured: Measured | None, evidence: Comparison) -> Measured | None:
     if measured is None or measured.key not in evidence.reasons or measured.incomparable is None:
         return measured
     why = evidence.reasons[measured.key]

@@ -6,47 +6,19 @@ Worked out from the graph alone, so that a capture without values has the same c
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 
 from torchport.capture.graph import CALL, Graph, Module, Node, Ref
 from torchport.capture.source import is_of_torch
+from torchport.trace.plan import Call, Plan, input_key, input_keys, output_keys
 
-
-@dataclass
-class Call:
-    """One call of a module. `inputs` and `outputs` are trace keys."""
-
-    name: str
-    path: str
-    type: str
-    inputs: list[str]
-    outputs: list[str]
-    source: str | None
-    """The user's line that makes the call; for the model itself, the line that defines its class."""
-    parent: str | None
-    module: str
-
-
-@dataclass
-class Plan:
-    root: str
-    calls: dict[str, Call] = field(default_factory=dict)
-    """By name, in the order in which the calls end."""
-    events: list[tuple[str, str]] = field(default_factory=list)
-    """("enter" | "exit", call name) in the order of execution."""
-    aliases: dict[str, str] = field(default_factory=dict)
-
-    def resolve(self, key: str) -> str:
-        return self.aliases.get(key, key)
+__all__ = ["Call", "Plan", "make_plan"]
 
 
 def make_plan(graph: Graph) -> Plan:
     plan = Plan(root=_root_name(graph))
     walk = _Walk(graph, plan)
     name = walk.next_name(graph.root)
-    walk.call(
-        graph.root, name, None, [f"{name}<{i}" for i in range(len(graph.root.inputs))], graph.root.source
-    )
+    walk.call(graph.root, name, None, input_keys(name, len(graph.root.inputs)), graph.root.source)
     return plan
 
 
@@ -75,14 +47,14 @@ class _Walk:
     ) -> list[str]:
         """Walks one call and gives the keys of its outputs; `given` are the keys of its inputs."""
         self.plan.events.append(("enter", name))
-        inputs = [f"{name}<{i}" for i in range(len(module.inputs))]
+        inputs = input_keys(name, len(module.inputs))
         keys: dict[Ref, str] = {}
         for own, item, known in zip(inputs, module.inputs, given, strict=True):
             keys[Ref(item.name)] = self.store(own, known)
         for node in module.nodes:
             if node.op == CALL:
                 self.child(node, name, keys, source)
-        outputs = [name if i == 0 else f"{name}:{i}" for i in range(len(module.outputs))]
+        outputs = output_keys(name, len(module.outputs))
         for own, ref in zip(outputs, module.outputs, strict=True):
             self.store(own, keys.get(ref, own))
         self.plan.calls[name] = Call(
@@ -96,7 +68,7 @@ class _Walk:
         module = self.graph.modules[node.target]
         name = self.next_name(module)
         for i, arg in enumerate(node.args):
-            keys.setdefault(arg, f"{name}<{i}")
+            keys.setdefault(arg, input_key(name, i))
         source = calling if is_of_torch(node.source) else node.source or module.source
         outputs = self.call(module, name, parent, [keys[arg] for arg in node.args], source)
         for i, key in enumerate(outputs):

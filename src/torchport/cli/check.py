@@ -29,5 +29,5 @@ def check(
     with Progress() as progress:
         from torchport.porting.commands import check_port
 
-        report = check_port(directory, spec, rtol=rtol, atol=atol, explain=explain, progress=progress)
+        report = check_port(directory, spec, rtol=rtol, atol=atol, explain=explain, watch=progress)
     return print_report(report, as_json)

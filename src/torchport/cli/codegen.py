@@ -18,7 +18,8 @@ def codegen(
     analyze_only: Annotated[
         bool, typer.Option("--analyze-only", help="Only say what would convert and what not.")
     ] = False,
-    checks: options.ChecksOption = options.Checks.layers,
+    checks: options.ChecksOption = None,
+    option: options.TargetOption = None,
     as_json: options.Json = False,
 ) -> int:
     """Write code from a manifest alone.
@@ -30,7 +31,8 @@ def codegen(
     with Progress():
         from torchport.porting.commands import codegen as generate
 
-        result = generate(manifest, out=out, model=model, analyze_only=analyze_only, checks=checks.value)
+        given = options.of_target(option, checks)
+        result = generate(manifest, out=out, model=model, analyze_only=analyze_only, options=given)
     if as_json:
         print_json(result)
     else:

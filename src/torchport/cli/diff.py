@@ -54,7 +54,7 @@ def diff(
             only=only or (),
             rtol=rtol,
             atol=atol,
-            progress=progress,
+            progress=progress.say,
         )
     for warning in difference.warnings:
         print(f"warning: {warning}", file=sys.stderr)

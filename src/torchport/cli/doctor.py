@@ -1,8 +1,9 @@
 """`torchport doctor`: what is installed, what is missing, and how to get it."""
 
 from torchport.cli import options
-from torchport.cli.diagnosis import Finding, diagnose
+from torchport.cli.diagnosis import diagnose
 from torchport.cli.output import console, print_json
+from torchport.targets.base import Finding
 
 _MARKS = {"ok": ("ok", "green"), "missing": ("MISSING", "bold red"), "optional": ("-", "yellow")}
 

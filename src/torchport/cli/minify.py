@@ -1,4 +1,4 @@
-"""`torchport minify`: the least that still fails, as a script and a Rust test."""
+"""`torchport minify`: the least that still fails, as a script and a test in the target's own language."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,12 +19,9 @@ def minify(
     Both are run in a process of their own before they are handed over.
     """
     with Progress() as progress:
-        from torchport.explain.minify import minify as reduce
-        from torchport.porting.port import Port
+        from torchport.porting.commands import minify_port
 
-        port = Port.open(directory)
-        port.progress = progress
-        found = reduce(port)
+        found = minify_port(directory, watch=progress)
     if as_json:
         print_json(found.model_dump())
     else:

@@ -1,10 +1,13 @@
 """The options that several commands share."""
 
+import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from torchport.errors import UsageError
 
 
 class Checks(StrEnum):
@@ -22,7 +25,14 @@ Dynamic = Annotated[
     typer.Option(metavar="NAME:AXIS,…", help="Axes of inputs whose length may change."),
 ]
 Hints = Annotated[Path | None, typer.Option(metavar="FILE", help="A hints.json that names dimensions.")]
-ChecksOption = Annotated[Checks, typer.Option("--checks", help="What the generated code has watched.")]
+ChecksOption = Annotated[
+    Checks | None,
+    typer.Option("--checks", help="What the generated code has watched (layers, if not given)."),
+]
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="An option of the target; may be repeated."),
+]
 Rtol = Annotated[
     float | None,
     typer.Option(min=0.0, metavar="X", help="Judge by this relative tolerance, not by the noise floor."),
@@ -34,3 +44,17 @@ Atol = Annotated[
 Explain = Annotated[
     bool, typer.Option("--explain/--no-explain", help="Where a layer diverges, look for the cause.")
 ]
+
+
+def of_target(given: list[str] | None, checks: Checks | None) -> dict[str, Any]:
+    """The options that go to the target: `--option NAME=VALUE`, and those that have a flag of their own."""
+    found: dict[str, Any] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError("TP0801", f"--option {text!r} is not NAME=VALUE")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return {**found, **({"checks": checks.value} if checks is not None else {})}

@@ -1,7 +1,7 @@
 """`torchport port`: capture, convert, build, run, compare, report."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,7 @@ from torchport.cli.progress import Progress
 from torchport.errors import UsageError
 
 if TYPE_CHECKING:
+    from torchport.events import Watcher
     from torchport.runs.report import Report
 
 
@@ -21,7 +22,8 @@ def port(
     name: Annotated[str | None, typer.Option(help="What the port is called.")] = None,
     dynamic: options.Dynamic = None,
     hints: options.Hints = None,
-    checks: options.ChecksOption = options.Checks.layers,
+    checks: options.ChecksOption = None,
+    option: options.TargetOption = None,
     rtol: options.Rtol = None,
     atol: options.Atol = None,
     explain: options.Explain = True,
@@ -32,7 +34,9 @@ def port(
     if tui and as_json:
         raise UsageError("TP0801", "--tui and --json do not go together", fix="Give one of them.")
 
-    def work(**watchers: Any) -> "Report":
+    given = options.of_target(option, checks)
+
+    def work(watch: "Watcher") -> "Report":
         from torchport.porting.commands import port_spec
 
         return port_spec(
@@ -42,11 +46,11 @@ def port(
             name=name,
             dynamic=dynamic,
             hints=hints,
-            checks=checks.value,
+            options=given,
             rtol=rtol,
             atol=atol,
             explain=explain,
-            **watchers,
+            watch=watch,
         )
 
     if tui:
@@ -57,5 +61,5 @@ def port(
 
         return print_report(watch(work, f"{spec} to {to}"), as_json)
     with Progress() as progress:
-        report = work(progress=progress)
+        report = work(progress)
     return print_report(report, as_json)

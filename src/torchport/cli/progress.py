@@ -5,12 +5,14 @@ from contextlib import redirect_stdout
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from torchport.events import Event, text_of
+
 if TYPE_CHECKING:
     from rich.status import Status
 
 
 class Progress:
-    """Call it with what is being done now. Meanwhile, what the user's code prints goes to stderr, too."""
+    """A watcher of events that shows what is being done. Meanwhile, what the user's code prints goes to stderr, too."""
 
     def __init__(self) -> None:
         self._status: Status | None = None
@@ -35,7 +37,11 @@ class Progress:
         if self._status is not None:
             self._status.stop()
 
-    def __call__(self, message: str) -> None:
+    def __call__(self, event: Event) -> None:
+        if (text := text_of(event)) is not None:
+            self.say(text)
+
+    def say(self, message: str) -> None:
         if self._status is None:
             print(message, file=sys.stderr, flush=True)
         else:

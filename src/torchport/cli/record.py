@@ -35,7 +35,7 @@ def record(
         from torchport.porting.commands import record_script, record_spec
 
         if script is not None:
-            summary = record_script(script, name=name, out=out, progress=progress)
+            summary = record_script(script, name=name, out=out, watch=progress)
         else:
             assert spec is not None
             summary = record_spec(
@@ -45,7 +45,7 @@ def record(
                 dynamic=dynamic,
                 hints=hints,
                 ops=ops,
-                progress=progress,
+                watch=progress,
             )
     if as_json:
         print_json(summary)

@@ -13,9 +13,10 @@ from torchport.diff.names import Both, Choice, Names, match
 from torchport.diff.result import Difference, Entry, Side, is_identical
 from torchport.diff.sources import Given, Source
 from torchport.diff.stream import Work, measure
-from torchport.errors import ReportError, UsageError, WeightsError
+from torchport.errors import ReportError, WeightsError
 from torchport.parity import dtypes
 from torchport.parity.metrics import Metrics, Pair
+from torchport.parity.rulebook import fixed_rule
 from torchport.parity.tolerance import Fixed
 
 SAY_EVERY = 2.0
@@ -41,7 +42,7 @@ def diff(
     the other is 0.
     """
     began = time.monotonic()
-    rule = _rule(rtol, atol)
+    rule = fixed_rule(rtol, atol) or Fixed()
     rules = [mapping.Rename.parse(text) for text in rename]
     choice = Choice(ignore, only)
     with Source.open(a) as golden, Source.open(b) as candidate:
@@ -56,15 +57,6 @@ def diff(
             _entry(both, metrics, rule) for both, metrics in zip(names.both, measured, strict=True)
         )
         return _difference(golden, candidate, names, entries, rule, order is not None, began)
-
-
-def _rule(rtol: float | None, atol: float | None) -> Fixed:
-    for label, value in (("--rtol", rtol), ("--atol", atol)):
-        if value is not None and not 0 <= value < float("inf"):
-            raise UsageError("TP0801", f"{label} is {value}", fix="give a number that is not negative")
-    if rtol is None and atol is None:
-        return Fixed()
-    return Fixed(rtol or 0.0, atol or 0.0)
 
 
 def _work(both: Both, golden: Source, candidate: Source, rule: Fixed) -> Work:

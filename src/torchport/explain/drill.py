@@ -1,6 +1,6 @@
 """The culprit again, by itself, with every operation watched: so that the answer is an operation and a line.
 
-What a user changed in the port's source is made in the small port as well.
+What a user changed in the candidate's source is changed in the slice as well.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ import torch
 
 from torchport.capture.graph import Node, Ref
 from torchport.errors import TorchportError
-from torchport.explain.edits import Edit, carried
+from torchport.explain.bench import Bench, Trial
 from torchport.explain.scene import Scene
 from torchport.parity.result import Operation
-from torchport.porting.port import Port
 from torchport.runs.report import Report
 from torchport.trace.reading import Trace
-from torchport.trace.writing import write_tensors
 
 _SAME = 0.05
 """The share of an error that may be missing where two errors are called the same."""
@@ -34,49 +32,34 @@ class Drilled:
     """Whether it computes, by itself, the very values that it computes in the model."""
 
 
-def drill(scenes: Iterable[Scene], model: Port, folder: Path, edits: list[Edit]) -> Drilled | None:
-    """Ports the scenes of the culprit to `folder`, until one fails as the model does; None where none can be ported."""
+def drill(scenes: Iterable[Scene], bench: Bench, folder: Path) -> Drilled | None:
+    """Runs the scenes of the culprit alone until one fails as it does in the model; None if none can be run."""
     best: Drilled | None = None
     for scene in scenes:
-        for found in _attempts(scene, model, folder, edits):
+        for found in _attempts(scene, bench, folder):
             if found.reproduced:
                 return found
             best = best or found
     return best
 
 
-def _attempts(scene: Scene, model: Port, folder: Path, edits: list[Edit]) -> Iterator[Drilled]:
+def _attempts(scene: Scene, bench: Bench, folder: Path) -> Iterator[Drilled]:
     try:
-        port = port_of(scene, model, folder)
+        trial = set_up(scene, bench, folder)
     except TorchportError:
         return
-    for _ in _variants(port, edits):
+    for _ in trial.variants():
         try:
-            report = port.check(explain=False)
+            attempt = trial.run()
         except TorchportError:
             continue
-        yield Drilled(_operation(scene, report), _is_same(scene, port))
+        yield Drilled(_operation(scene, attempt.report), _is_same(scene, attempt.chained))
 
 
-def _variants(port: Port, edits: list[Edit]) -> Iterator[None]:
-    """The port's source with the edits made in it, one way after the other, then as it was generated."""
-    if port.source is not None and edits:
-        generated = port.source.read_text()
-        for source in carried(edits, generated):
-            port.source.write_text(source)
-            yield
-        port.source.write_text(generated)
-    yield
-
-
-def port_of(scene: Scene, model: Port, folder: Path) -> Port:
-    """The slice as a port, with the weights that the model's port loads."""
-    port = Port(scene.capture.name, model.target, folder, capture=scene.capture)
-    scene.capture.save(port.captures)
-    weights = folder / "stored.safetensors"
-    write_tensors(weights, {**scene.capture.weights, **scene.stored}, {"format": "pt"})
-    port.convert(weights if scene.capture.weights else None, "ops", {})
-    return port
+def set_up(scene: Scene, bench: Bench, folder: Path) -> Trial:
+    """The slice on the bench, with the weights that the candidate loads and every operation watched."""
+    stored = {**scene.capture.weights, **scene.stored}
+    return bench.set_up(scene.capture, stored, folder, operations=True)
 
 
 def _operation(scene: Scene, report: Report) -> Operation | None:
@@ -103,11 +86,11 @@ def _node(scene: Scene, key: str) -> Node | None:
     return nodes.get(ref.name)
 
 
-def _is_same(scene: Scene, port: Port) -> bool:
-    """Whether the small port, unguided, computes what the model's port computed at the culprit."""
+def _is_same(scene: Scene, trace: Path) -> bool:
+    """Whether the slice, without guidance, computes what the candidate computed at the culprit."""
     if scene.key not in scene.observed:
         return False
-    with Trace(port.folder / "run" / "chained.safetensors") as chained:
+    with Trace(trace) as chained:
         here = scene.here(scene.key)
         if here not in chained:
             return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,45 +9,41 @@ from typing import Any
 
 from torchport.capture.source import is_of_torch
 from torchport.errors import TorchportError
-from torchport.explain.drill import drill, port_of
-from torchport.explain.edits import Edit, edits_of, hunks
-from torchport.explain.scene import Scene, look_at
+from torchport.explain.bench import Bench
+from torchport.explain.drill import drill, set_up
+from torchport.explain.scene import Evidence, Scene, look_at
 from torchport.explain.snippet import write_snippet
 from torchport.explain.suggest import suggest
 from torchport.explain.weights import Others
 from torchport.parity.result import Divergence, Operation
-from torchport.porting.port import Port
-from torchport.porting.soundness import Evidence
+from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
 
 _MOST_SNIPPETS = 8
+SLICE = "port"
+"""The folder of the slice in a snippet."""
 
 
-def explained(port: Port, report: Report, evidence: Evidence) -> Report:
+def explained(report: Report, files: RunFolder, evidence: Evidence, bench: Bench) -> Report:
     """The report with the cause of its first divergence, as far as it can be found, and a snippet a failing layer."""
     culprit = report.first_divergence
     if culprit is None:
         return report
-    sources = port.sources()
-    found: dict[str, Any] = {}
-    if sources is not None and port.source is not None:
-        found["edits"] = hunks(*sources, port.source.name)
-    edits = edits_of(*sources) if sources else []
+    found: dict[str, Any] = {"edits": bench.edits}
     if culprit.kind == "own":
-        shutil.rmtree(port.folder / "snippets", ignore_errors=True)
-        found |= _cause(port, culprit, evidence, edits)
-        _others(port, report, evidence)
+        shutil.rmtree(files.snippets, ignore_errors=True)
+        found |= _cause(culprit, files, evidence, bench)
+        _snippets_of_others(report, culprit, files, evidence, bench)
     return report.model_copy(update={"first_divergence": culprit.model_copy(update=found)})
 
 
-def _cause(port: Port, culprit: Divergence, evidence: Evidence, edits: list[Edit]) -> dict[str, Any]:
-    assert culprit.key is not None
-    scene = look_at(evidence, culprit.layer, culprit.key)
+def _cause(culprit: Divergence, files: RunFolder, evidence: Evidence, bench: Bench) -> dict[str, Any]:
+    scene = None if culprit.key is None else look_at(evidence, culprit.layer, culprit.key)
     if scene is None:
         return {}
-    folder = port.folder / "snippets" / file_name(culprit.layer)
+    folder = files.snippet(culprit.layer)
     write_snippet(folder, culprit.layer, scene)
-    drilled = drill(scenes(scene, culprit, evidence, edits), port, folder / "port", edits)
+    drilled = drill(scenes(scene, culprit, evidence, bench), bench, folder / SLICE)
     operation = (drilled.operation if drilled else None) or _only(scene)
     if operation is not None and is_of_torch(operation.source):
         operation = operation.model_copy(update={"source": culprit.source})
@@ -60,10 +55,10 @@ def _cause(port: Port, culprit: Divergence, evidence: Evidence, edits: list[Edit
     }
 
 
-def scenes(scene: Scene, culprit: Divergence, evidence: Evidence, edits: list[Edit]) -> Iterator[Scene]:
+def scenes(scene: Scene, culprit: Divergence, evidence: Evidence, bench: Bench) -> Iterator[Scene]:
     """The culprit by itself; for edits also with stand-ins for what it calls, which they may fit better."""
     yield scene
-    if edits and culprit.key is not None:
+    if bench.edits and culprit.key is not None:
         whole = look_at(evidence, culprit.layer, culprit.key, stand_ins=True)
         if whole is not None and len(whole.slice.graph.modules) > 1:
             yield whole
@@ -77,19 +72,16 @@ def _only(scene: Scene) -> Operation | None:
     return Operation(node=node.name, op=node.op, source=node.source, reason=reason, metrics=None)
 
 
-def _others(port: Port, report: Report, evidence: Evidence) -> None:
-    """Snippets of the other layers that fail by themselves: their tensors, and a port that is not built yet."""
+def _snippets_of_others(
+    report: Report, culprit: Divergence, files: RunFolder, evidence: Evidence, bench: Bench
+) -> None:
+    """Snippets of the other layers that fail by themselves: their tensors, and a slice that is set up, not run."""
     failed = [layer for layer in report.layers if not layer.passed and layer.own is not None]
-    culprit = report.first_divergence
     for layer in failed[:_MOST_SNIPPETS]:
-        assert layer.own is not None and culprit is not None
+        assert layer.own is not None
         scene = None if layer.name == culprit.layer else look_at(evidence, layer.name, layer.own.key)
         if scene is not None:
-            folder = port.folder / "snippets" / file_name(layer.name)
+            folder = files.snippet(layer.name)
             write_snippet(folder, layer.name, scene)
             with suppress(TorchportError):
-                port_of(scene, port, folder / "port")
-
-
-def file_name(layer: str) -> str:
-    return re.sub(r"[^0-9A-Za-z_.-]+", "_", layer).strip(".") or "model"
+                set_up(scene, bench, folder / SLICE)

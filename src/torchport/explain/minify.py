@@ -1,57 +1,54 @@
-"""From a failing port to the least that still fails: fewest operations, smallest sizes, plainest values.
+"""From a failing candidate to the least that still fails: fewest operations, smallest sizes, plainest values.
 
-Every step is tried for real: the few operations are ported, built, run and compared. What is handed over is run once
-more in a fresh process.
+Every step is tried for real: the candidate runs the few operations, and they are compared. What is handed over is run
+once more in a fresh process.
 """
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from torchport.capture import graph as g
 from torchport.errors import ReportError, TorchportError
+from torchport.explain.bench import Bench, Trial
 from torchport.explain.case import Case, case_of, computed, resized, rounded, smaller_sizes
-from torchport.explain.edits import Edit, carried, edits_of
 from torchport.explain.explanation import scenes
-from torchport.explain.repro import Repro, counted, hand_over
-from torchport.explain.scene import Scene, as_capture, look_at
+from torchport.explain.repro import Minified, counted, hand_over
+from torchport.explain.scene import Evidence, Scene, as_capture, look_at
 from torchport.explain.slice import some_operations
 from torchport.explain.trial import bind
 from torchport.parity.result import Divergence
-from torchport.porting.port import Port
+from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
-from torchport.trace.writing import write_tensors
 
 _MOST_TRIES = 40
 _PLAIN = (1, 2, 4, 8, 16, 64)
 """Steps between two whole numbers, the coarsest grid first."""
 
 
-def minify(port: Port) -> Repro:
-    """Reduces the culprit of a port to the smallest case; writes it to `minified` in the port's directory."""
-    report = port.check()
+def minify(report: Report, files: RunFolder, evidence: Evidence, bench: Bench) -> Minified:
+    """Reduces the culprit of a report to the smallest case, which is written to the folder of the run."""
     culprit = report.first_divergence
     if culprit is None or culprit.kind != "own" or culprit.key is None:
         raise ReportError(
             "TP0343",
             f"{report.model} has no layer that fails by itself, so there is nothing to reduce",
-            where=str(port.folder),
+            where=str(files.path),
         )
-    scene = look_at(port.evidence(), culprit.layer, culprit.key)
+    scene = look_at(evidence, culprit.layer, culprit.key)
     if scene is None:
         raise ReportError(
             "TP0343",
             f"{culprit.layer} computes nothing by itself: it hands on another tensor than it should",
             where=culprit.source,
         )
-    sources = port.sources()
-    edits = edits_of(*sources) if sources else []
-    lab = _Laboratory(port, edits, _is_broken(culprit))
-    case = lab.smallest(list(scenes(scene, culprit, port.evidence(), edits)), culprit)
-    return hand_over(lab.port, case, culprit, lab.tries)
+    laboratory = _Laboratory(bench, files.minified, _is_broken(culprit))
+    case, trial = laboratory.smallest(list(scenes(scene, culprit, evidence, bench)), culprit)
+    return hand_over(trial, case, culprit, laboratory.tries)
 
 
 def _is_broken(culprit: Divergence) -> bool:
@@ -61,21 +58,19 @@ def _is_broken(culprit: Divergence) -> bool:
 
 @dataclass
 class _Laboratory:
-    """Where smaller cases are tried; `port` is always the last that was."""
+    """Where smaller cases are tried, all in one folder; the last that failed is set up there."""
 
-    model: Port
-    edits: list[Edit]
+    bench: Bench
+    folder: Path
     broken: bool
     tries: int = 0
     variant: int | None = None
-    """Which way of carrying the edits over made the first case fail."""
-    port: Port = field(init=False)
+    """Which way of making the user's edits in the slice made the first case fail."""
 
     def __post_init__(self) -> None:
-        self.folder = self.model.folder / "minified"
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def smallest(self, scenes: list[Scene], culprit: Divergence) -> Case:
+    def smallest(self, scenes: list[Scene], culprit: Divergence) -> tuple[Case, Trial]:
         """Of the culprit by itself, or else of the culprit with stand-ins for what it calls."""
         found = (self._fewest_operations(scene, culprit) for scene in scenes)
         case = next((case for case in found if case is not None), None)
@@ -85,44 +80,40 @@ class _Laboratory:
                 f"{culprit.layer} does not fail when its operations run alone, so it cannot be reduced",
                 where=culprit.source,
             )
-        case = self._smallest_sizes(case)
-        case = self._plainest_values(case)
-        if not self.fails(case):
+        case = self._plainest_values(self._smallest_sizes(case))
+        trial = self._failing(case)
+        if trial is None:
             raise ReportError(
                 "TP0344", f"{culprit.layer} fails by itself, but not every time", where=culprit.source
             )
-        return case
+        return case, trial
 
     def fails(self, case: Case) -> bool:
-        """Ports the case, and says whether the port differs from torch."""
+        """Whether the candidate differs from torch when it runs the case."""
+        return self._failing(case) is not None
+
+    def _failing(self, case: Case) -> Trial | None:
+        """The case as it failed, set up in the folder; None if it does not fail, or cannot be run."""
         self.tries += 1
         size = f"{counted(len(case.nodes), 'operation')} on {counted(case.elements, 'number')}"
-        self.model.progress(f"trying {size}")
+        self.bench.say(f"trying {size}")
         try:
             capture = as_capture(case.graph, case.weights, list(case.inputs.values()), computed(case))
-            port = Port(case.graph.name, self.model.target, self.folder, capture=capture)
-            capture.save(port.captures)
-            weights = self.folder / "capture" / "stored.safetensors"
-            write_tensors(weights, case.stored, {"format": "pt"})
-            port.convert(weights if case.stored else None, "layers", {})
-            if port.conversion is not None and port.conversion.unmapped:
-                return False
+            trial = self.bench.set_up(capture, case.stored, self.folder, operations=False)
         except TorchportError:
-            return False
-        self.port = port
-        if not self.edits or port.source is None:
-            return self._diverges(port)
-        for number, source in enumerate(carried(self.edits, port.source.read_text())):
-            if self.variant in (None, number):
-                port.source.write_text(source)
-                if self._diverges(port):
-                    self.variant = number
-                    return True
-        return False
+            return None
+        number = -1
+        for number, is_edited in enumerate(trial.variants()):
+            if not is_edited and number > 0:
+                break  # The case without the edits is of no interest if they could be made in it.
+            if self.variant in (None, number) and self._diverges(trial):
+                self.variant = number
+                return trial
+        return None
 
-    def _diverges(self, port: Port) -> bool:
+    def _diverges(self, trial: Trial) -> bool:
         try:
-            report = port.check(explain=False)
+            report = trial.run().report
         except TorchportError:
             return False
         return self._is_alike(report)

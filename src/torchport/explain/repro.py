@@ -11,23 +11,24 @@ from pathlib import Path
 from string import Template
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from torchport.errors import ReportError
+from torchport.explain.bench import Trial
 from torchport.explain.case import Case, computed
 from torchport.explain.python import function_of, weight_names
 from torchport.files import write_atomically
-from torchport.parity.dtypes import least_step, rounding_step
+from torchport.parity.judge import allowance
 from torchport.parity.result import Divergence
-from torchport.porting.port import Port
+from torchport.targets.base import Repro
+from torchport.trace.residual import residual
 from torchport.trace.writing import write_tensors
 
-MULTIPLE = 4.0
 _INLINE = 256
 """Numbers that a script holds itself; more are in a file beside it."""
 
 
-class Repro(BaseModel):
+class Minified(BaseModel):
     """The least that was found to fail, and where it is."""
 
     model_config = ConfigDict(frozen=True)
@@ -37,24 +38,25 @@ class Repro(BaseModel):
     inputs: dict[str, tuple[int, ...]]
     weights: dict[str, tuple[int, ...]]
     script: str
-    test: str
+    test: str | None
     tries: int
     output: str
     """What the script printed in a process of its own."""
+    test_label: str = Field(default="test", exclude=True)
 
     def as_text(self) -> str:
         tensors = {**self.inputs, **self.weights}
         shapes = ", ".join(f"{name} {list(shape)}" for name, shape in tensors.items())
-        told = self.output.replace("\n", "\n           ")
-        lines = (
+        printed = self.output.replace("\n", "\n           ")
+        lines = [
             f"{self.layer} fails with {counted(len(self.operations), 'operation')} ({self.tries} tries)",
             "",
             f"operation  {', '.join(self.operations)}",
             f"tensors    {shapes}",
             f"script     {self.script}",
-            f"Rust test  {self.test}",
-            f"it says    {told}",
-        )
+            *([f"{self.test_label:<9}  {self.test}"] if self.test else []),
+            f"it says    {printed}",
+        ]
         return "\n".join(lines)
 
 
@@ -62,52 +64,44 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def hand_over(port: Port, case: Case, culprit: Divergence, tries: int) -> Repro:
-    assert port.conversion is not None
-    golden, truth = computed(case), computed(case, wide=True)
-    limits = [_limit(*pair) for pair in zip(golden, truth, strict=True)]
-    made = port.target.write_repro(port.conversion, port.captures / f"{port.name}_trace.safetensors", limits)
-    script = port.folder / "repro.py"
-    write_atomically(script, _script(case, culprit, made.candidate, script.parent))
-    seen = _run(script)
-    _run(script, "--test")
-    return Repro(
+def hand_over(trial: Trial, case: Case, culprit: Divergence, tries: int) -> Minified:
+    """Writes the script, and what the candidate's own language has for a test, and sees both fail."""
+    made = trial.write_repro(_limits(case))
+    script = trial.folder / "repro.py"
+    write_atomically(script, _script(case, culprit, made, script.parent))
+    printed = _run(script)
+    if made.test is not None:
+        _run(script, "--test")
+    return Minified(
         layer=culprit.layer,
         operations=tuple(node.op for node in case.nodes),
         inputs={name: tuple(tensor.shape) for name, tensor in case.inputs.items()},
         weights={name: tuple(tensor.shape) for name, tensor in case.weights.items()},
         script=str(script),
-        test=str(made.test),
+        test=None if made.test is None else str(made.test),
+        test_label=made.test_label,
         tries=tries,
-        output=seen,
+        output=printed,
     )
 
 
-def _limit(golden: torch.Tensor, truth: torch.Tensor) -> float:
-    """How far an honest port may be from the golden value: within the noise floor rule, at the worst element."""
-    if not golden.is_floating_point():
-        return 0.0
-    finite = torch.isfinite(golden)
-    largest = golden[finite].abs().max().item() if finite.any() else 0.0
-    distance = (golden.double() - truth)[finite].abs().max().item() if finite.any() else 0.0
-    step = max(rounding_step(golden.dtype) * largest, least_step(golden.dtype))
-    return (MULTIPLE + 1) * max(distance, step)
+def _limits(case: Case) -> list[float]:
+    """How far each output of an honest candidate may be from the golden one, at the worst element."""
+    pairs = zip(computed(case), computed(case, wide=True), strict=True)
+    return [allowance(golden, residual(golden, truth)) for golden, truth in pairs]
 
 
 def _run(script: Path, *arguments: str) -> str:
     """Runs the script in a fresh process; it must say that the two differ."""
     done = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True)
     if done.returncode != 1 or not done.stdout.rstrip().endswith("they differ"):
-        told = (done.stdout + done.stderr).strip()[-1500:]
-        raise ReportError(
-            "TP0344",
-            f"{script.name} {' '.join(arguments)} ended with status {done.returncode} in a process of its own: {told}",
-            where=str(script),
-        )
+        printed = (done.stdout + done.stderr).strip()[-1500:]
+        ended = f"{script.name} {' '.join(arguments)} ended with status {done.returncode}"
+        raise ReportError("TP0344", f"{ended} in a process of its own: {printed}", where=str(script))
     return done.stdout.strip()
 
 
-def _script(case: Case, culprit: Divergence, candidate: str, folder: Path) -> str:
+def _script(case: Case, culprit: Divergence, made: Repro, folder: Path) -> str:
     weights = {word: case.weights[name] for word, name in weight_names(case.graph).items()}
     if case.elements <= _INLINE:
         given, known = _inline(case.inputs), _inline(weights)
@@ -122,7 +116,9 @@ def _script(case: Case, culprit: Divergence, candidate: str, folder: Path) -> st
         source=f" ({culprit.source})" if culprit.source else "",
         operations=", ".join(node.op for node in case.nodes),
         reference=function_of(case.graph),
-        candidate=candidate,
+        candidate=made.candidate,
+        needs=f" and {made.needs}" if made.needs else "",
+        test=f" `--test` runs the {made.test_label} instead." if made.test else "",
         inputs=given,
         weights=known,
     )
@@ -150,8 +146,7 @@ def _from_file(kind: str, tensors: dict[str, torch.Tensor]) -> str:
 _SCRIPT = '''\
 """The least that was found to differ from PyTorch: $operations, from $layer$source.
 
-Run it with Python; it needs torch, safetensors and cargo. It says at the end whether they differ, and
-ends with status 1 if so. `--test` runs the Rust test instead.
+Run it with Python; it needs torchport$needs. It says at the end whether they differ, and ends with status 1 if so.$test
 """
 
 import os
@@ -162,6 +157,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
+from torchport.parity.judge import judge
 
 HERE = Path(__file__).resolve().parent
 TENSORS = load_file(HERE / "tensors.safetensors") if (HERE / "tensors.safetensors").is_file() else {}
@@ -176,36 +172,11 @@ WEIGHTS = $weights
 
 $candidate
 
-def rms(tensor):
-    return tensor.double().square().mean().sqrt().item()
-
-
 def differs(golden, truth, found):
-    """Whether a value is more than 4 times as far from the float64 truth as PyTorch itself is."""
-    if golden.shape != found.shape:
-        print(f"  shape {list(found.shape)} where {list(golden.shape)} is expected")
-        return True
-    if not golden.is_floating_point():
-        wrong = (golden.double() != found.double()).sum().item()
-        print(f"  {wrong} of {golden.numel()} elements differ")
-        return wrong > 0
-    odd = ~torch.isfinite(golden) | ~torch.isfinite(found)
-    if not torch.equal(golden[odd].double().nan_to_num(0.5, 2, -2), found[odd].double().nan_to_num(0.5, 2, -2)):
-        print("  NaN or Inf that the other does not have at that place")
-        return True
-    if golden.isnan().all():
-        print("  NaN everywhere, so nothing is proven")
-        return True
-    step, least = torch.finfo(golden.dtype).eps / 2, 1e-45
-    golden, truth, found = golden[~odd].double(), truth[~odd].double(), found[~odd].double()
-    if not golden.numel():
-        return False
-    by_rms = max(rms(golden - truth), step * rms(golden), least)
-    by_max = max((golden - truth).abs().max().item(), step * golden.abs().max().item(), least)
-    times = max(rms(found - truth) / by_rms, (found - truth).abs().max().item() / by_max)
-    print(f"  largest difference {(found - golden).abs().max():.3g}, {times:.3g} times as far from the truth")
-    close = golden.numel() < 16 and torch.allclose(found, golden, rtol=1.3e-6, atol=1e-5)
-    return not times <= 4 and not close
+    """Whether a value is further from the float64 truth than torchport's rule allows."""
+    metrics, verdict = judge(golden, found, truth)
+    print(f"  largest difference {metrics.max_abs:.3g}; {verdict.reason or 'within the limit'} ({verdict.rule})")
+    return not verdict.passed
 
 
 def wide(tensors):

@@ -18,8 +18,26 @@ from torchport.capture.recorder import Capture
 from torchport.capture.values import with_values
 from torchport.errors import WeightsError
 from torchport.explain.slice import Slice, own_operations, with_stand_ins
-from torchport.porting.soundness import Evidence
+from torchport.runs.folder import RunFolder
 from torchport.trace.reading import Trace
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where the values of a run are, and the graph that they are of."""
+
+    graph: Graph
+    trace: Path
+    lockstep: Path
+    weights: Path
+    """The weights as they were recorded."""
+    stored: Path
+    """The weights as the candidate loads them."""
+
+    @classmethod
+    def of(cls, files: RunFolder, graph: Graph, stored: Path | None) -> Evidence:
+        recorded = files.captured("weights")
+        return cls(graph, files.captured("trace"), files.record("lockstep"), recorded, stored or recorded)
 
 
 @dataclass(frozen=True)

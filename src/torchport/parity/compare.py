@@ -15,10 +15,11 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from torchport.parity import dtypes
 from torchport.parity.metrics import compare
 from torchport.parity.picture import Picture, draw
 from torchport.parity.result import Divergence, Layer, Measured, Parity
-from torchport.parity.tolerance import Drift, Fixed, NoiseFloor, Rule
+from torchport.parity.rulebook import NOISE_FLOOR, Choice, Judged, RuleBook
 from torchport.trace.plan import Call, Event, checked_events
 from torchport.trace.reading import Trace
 
@@ -53,16 +54,15 @@ def compare_traces(
     calls: Iterable[Call],
     events: Iterable[Event],
     truth: Path | None = None,
-    rule: Rule | None = None,
-    seen: Callable[[Layer], None] | None = None,
+    rules: RuleBook = NOISE_FLOOR,
+    judged: Callable[[Layer], None] | None = None,
     operations: Mapping[str, Sequence[str]] | None = None,
 ) -> Parity:
     """Judge every call of a port by its own error, and the model's outputs by the chained error.
 
-    `calls` are in the order in which they end, `events` in the order of execution. Own errors are
-    judged by `rule`, by default the noise floor; chained outputs by `Drift`, unless `rule` is
-    `Fixed`, which then holds for both. `seen` is shown each layer as soon as it is judged.
-    `operations` lists the operations of a call in the order of execution, for traces that hold them.
+    `calls` are in the order in which they end, `events` in the order of execution. `rules` chooses the
+    rule for each value. `judged` is called with each layer as soon as it is judged. `operations` lists
+    the operations of a call in the order of execution, for traces that hold them.
     """
     with ExitStack() as stack:
 
@@ -75,7 +75,7 @@ def compare_traces(
             lockstep=opened(lockstep),
             chained=opened(chained),
         )
-        return _Comparison(traces, list(calls), rule or NoiseFloor(), seen, operations or {}).run(events)
+        return _Comparison(traces, list(calls), rules, judged, operations or {}).run(events)
 
 
 class _Comparison:
@@ -83,14 +83,13 @@ class _Comparison:
         self,
         traces: _Traces,
         calls: Sequence[Call],
-        rule: Rule,
-        seen: Callable[[Layer], None] | None,
+        rules: RuleBook,
+        judged: Callable[[Layer], None] | None,
         operations: Mapping[str, Sequence[str]],
     ) -> None:
-        self.traces, self.seen = traces, seen
+        self.traces, self.judged = traces, judged
         self.calls = {call.name: call for call in calls}
-        self.rule = rule
-        self.chained_rule: Rule = rule if isinstance(rule, Fixed) else Drift()
+        self.rules = rules
         self.own: dict[str, list[_Finding]] = defaultdict(list)
         self.chained: dict[str, list[_Finding]] = {}
         self.layers: dict[str, Layer] = {}
@@ -114,7 +113,7 @@ class _Comparison:
         proven = compared > 0 and any(finding.is_evidence for finding in outputs)
         return Parity(
             passed=proven and divergence is None,
-            rule=self.rule.name,
+            rule=self.rules.name,
             layers=tuple(self.layers[name] for name in self.calls),
             first_divergence=divergence,
             outputs=_worst(outputs),
@@ -168,8 +167,8 @@ class _Comparison:
             self._measure_chained(call, _output(call, index), key) for index, key in enumerate(call.outputs)
         ]
         self.layers[call.name] = layer = self._layer(call)
-        if self.seen is not None:
-            self.seen(layer)
+        if self.judged is not None:
+            self.judged(layer)
 
     def _found(self, owner: str, finding: _Finding | None) -> None:
         if finding is None:
@@ -188,14 +187,14 @@ class _Comparison:
             return None if handed_on else _missing(call, what, key)
         truth = self.traces.truth
         residual = truth.get(stored) if truth is not None and truth.has(stored) else None
-        return self._judged(call, what, key, lockstep.get(key), self.rule, residual)
+        return self._judged(call, what, key, lockstep.get(key), self.rules.own, residual)
 
     def _measure_chained(self, call: Call, what: str, key: str) -> _Finding:
         chained = self.traces.chained
         stored = key if key in chained else self.traces.golden.resolve(key)
         if stored not in chained:
             return _missing(call, what, key)
-        return self._judged(call, what, key, chained.get(stored), self.chained_rule, None)
+        return self._judged(call, what, key, chained.get(stored), self.rules.chained, None)
 
     def _judged(
         self,
@@ -203,10 +202,11 @@ class _Comparison:
         what: str,
         key: str,
         candidate: torch.Tensor,
-        rule: Rule,
+        choose: Choice,
         residual: torch.Tensor | None,
     ) -> _Finding:
         golden = self.traces.golden.get(key)
+        rule = choose(Judged(key, dtypes.name_of(golden.dtype), dtypes.name_of(candidate.dtype)))
         metrics = compare(golden, candidate, residual, rtol=rule.rtol, atol=rule.atol)
         verdict = rule.judge(metrics)
         measured = Measured(**dict(metrics), key=key, **verdict._asdict())

@@ -74,17 +74,26 @@ class NoiseFloor:
         return verdict
 
     def _judge_by_noise(self, metrics: Metrics, noise: Noise) -> Verdict:
-        dtype = metrics.golden_dtype
-        step, least = dtypes.rounding_step(dtype), dtypes.least_step(dtype)
-        rms_floor = max(noise.floor_rms, step * metrics.golden_rms, least)
-        max_floor = max(noise.floor_max, step * metrics.golden_max, least)
-        by_rms, by_max = (
-            noise.candidate_rms / rms_floor,
-            noise.candidate_max / max_floor,
-        )
+        floor_rms, floor_max = _floors(metrics, noise)
+        by_rms, by_max = noise.candidate_rms / floor_rms, noise.candidate_max / floor_max
         kind, floors = ("RMS", by_rms) if by_rms >= by_max else ("maximum", by_max)
         reason = f"{floors:.3g} times as far from the float64 truth as eager PyTorch, by {kind}"
         return _within(floors / self.multiple, self.name, reason)
+
+    def allowance(self, golden: Metrics) -> float:
+        """The largest error that a candidate which passes can have: `golden` is measured against itself.
+
+        The candidate may be `multiple` floors from the truth, and the golden value is one floor from it.
+        """
+        if dtypes.class_of(golden.golden_dtype) in ("bool", "int"):
+            return 0.0
+        if golden.noise is None or golden.noise.unknown or golden.numel < FEW:
+            usual = golden.atol + golden.rtol * _finite(golden.golden_max)
+            return usual if golden.noise is None else max(usual, self._by_floor(golden, golden.noise))
+        return self._by_floor(golden, golden.noise)
+
+    def _by_floor(self, golden: Metrics, noise: Noise) -> float:
+        return (self.multiple + 1) * _finite(_floors(golden, noise)[1])
 
 
 @dataclass(frozen=True)
@@ -144,6 +153,20 @@ class Drift:
         rule = f"drift within {share:.2g} of the scale"
         reason = f"the error has grown to {share * max(by_rms, by_max):.3g} of the scale"
         return _within(max(by_rms, by_max), rule, reason)
+
+
+def _floors(metrics: Metrics, noise: Noise) -> tuple[float, float]:
+    """The noise floor of a golden tensor, by RMS and by maximum."""
+    dtype = metrics.golden_dtype
+    step, least = dtypes.rounding_step(dtype), dtypes.least_step(dtype)
+    return (
+        max(noise.floor_rms, step * metrics.golden_rms, least),
+        max(noise.floor_max, step * metrics.golden_max, least),
+    )
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else 0.0
 
 
 def _usual(metrics: Metrics, why: str) -> Verdict:

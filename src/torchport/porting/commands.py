@@ -1,89 +1,26 @@
-"""The whole job: capture, convert, build, run, compare, report.
-
-`port(model, args)` is the Python way in, the `*_spec` functions are what the command line calls.
-"""
+"""What the commands call: each takes what a command line gives, and returns what the command prints."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import Capture, GoldenRecorder, record
 from torchport.capture.spec import load_spec, run_script
-from torchport.capture.symbols import parse_dynamic
-from torchport.errors import CaptureError, DiskError, UsageError
-from torchport.files import write_atomically
-from torchport.parity.result import Layer
+from torchport.errors import CaptureError, UsageError
+from torchport.events import Message, Watcher
+from torchport.explain.minify import Minified, minify
+from torchport.explain.scene import Evidence
+from torchport.parity.rulebook import rules_for
+from torchport.porting.bench import PortBench
 from torchport.porting.hints import read_hints, wished_axes
-from torchport.porting.port import Port, quiet, rule_of, todos_of
+from torchport.porting.port import Port, explained_todos, must_be_writable, port, safe_name
 from torchport.runs.report import Report
-from torchport.targets.base import Progress, find_target
+from torchport.targets.registry import DEFAULT, find_target, options_for
 
-__all__ = ["Port", "check_port", "codegen", "port", "port_spec", "record_script", "record_spec"]
-
-
-def port(
-    model: torch.nn.Module,
-    args: tuple | list | torch.Tensor,
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    target: str = "candle",
-    out: str | Path | None = None,
-    name: str | None = None,
-    dynamic: str | dict[str, tuple[int, ...]] | None = None,
-    hints: Mapping[str, Any] | None = None,
-    checks: str = "layers",
-    progress: Progress = quiet,
-    seen: Callable[[Layer], None] | None = None,
-) -> Port:
-    """Captures a model and converts it. `check()` of what comes back builds, runs and compares it."""
-    chosen = find_target(target)
-    if checks not in ("none", "layers", "ops"):
-        raise UsageError("TP0801", f"checks is {checks!r}", fix="it is one of none, layers and ops")
-    parse_dynamic(dynamic)
-    name = safe_name(name or type(model).__name__)
-    folder = Path(out) if out is not None else Path("torchport-out") / name
-    _must_be_writable(folder)
-    # A report that lies there is of another capture; it must not outlive that one.
-    (folder / "report.json").unlink(missing_ok=True)
-    result = Port(name, chosen, folder, model, progress=progress, seen=seen)
-    with result.timed("capture", "capturing the model"):
-        capture = record(
-            model,
-            args,
-            kwargs,
-            name=name,
-            dynamic=dynamic,
-            ops=checks == "ops",
-            decompose=lambda op: not chosen.maps(op),
-        )
-        files = capture.save(result.captures)
-    if capture.export_error is not None:
-        progress(f"{capture.export_error}; recorded by hooks, with TODOs for what these cannot see")
-    result.capture = capture
-    with result.timed("convert", "writing the code"):
-        result.convert(files.get("weights"), checks, dict(hints or {}))
-    return result
-
-
-def _must_be_writable(folder: Path) -> None:
-    """A port takes minutes to make; that it cannot be written is said before."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        what = "is not a directory" if not there.is_dir() else "does not allow it"
-        raise DiskError("TP0330", f"cannot write to {folder}: {there} {what}", where=str(folder))
-
-
-def safe_name(name: str) -> str:
-    """A name that is fit for files and crates."""
-    text = re.sub(r"[^0-9A-Za-z_-]+", "_", name).strip("_-")
-    return text or "model"
+__all__ = ["check_port", "codegen", "minify_port", "port_spec", "record_script", "record_spec"]
 
 
 def _spec_name(spec: str) -> str:
@@ -98,17 +35,18 @@ def port_spec(
     name: str | None,
     dynamic: str | None,
     hints: Path | None,
-    checks: str,
+    options: Mapping[str, Any],
     rtol: float | None,
     atol: float | None,
     explain: bool = True,
-    progress: Progress,
-    seen: Callable[[Layer], None] | None = None,
+    watch: Watcher,
 ) -> Report:
-    find_target(target)
-    rule_of(rtol, atol)
+    """Ports a model and proves the port; `options` are those of the target."""
+    rules_for(rtol, atol)
     wishes = read_hints(hints)
-    progress(f"loading {spec}")
+    given = {**options, **({"hints": wishes["dims"]} if wishes.get("dims") else {})}
+    options_for(find_target(target), given)
+    watch(Message(f"loading {spec}"))
     subject = load_spec(spec)
     made = port(
         subject.model,
@@ -118,10 +56,8 @@ def port_spec(
         out=out,
         name=name or _spec_name(spec),
         dynamic=wished_axes(dynamic, wishes),
-        hints=wishes.get("dims"),
-        checks=checks,
-        progress=progress,
-        seen=seen,
+        watch=watch,
+        **given,
     )
     return made.check(rtol=rtol, atol=atol, explain=explain)
 
@@ -134,12 +70,12 @@ def record_spec(
     dynamic: str | None,
     hints: Path | None,
     ops: bool,
-    progress: Progress,
+    watch: Watcher,
 ) -> dict[str, Any]:
     wishes = read_hints(hints)
-    _must_be_writable(out)
+    must_be_writable(out)
     subject = load_spec(spec)
-    progress("capturing the model")
+    watch(Message("capturing the model"))
     capture = record(
         subject.model,
         subject.args,
@@ -151,12 +87,12 @@ def record_spec(
     return _summary(capture, capture.save(out))
 
 
-def record_script(script: Path, *, name: str, out: Path, progress: Progress) -> dict[str, Any]:
+def record_script(script: Path, *, name: str, out: Path, watch: Watcher) -> dict[str, Any]:
     """Runs a user's script, which records by `GoldenRecorder`; what it recorded last is saved."""
-    _must_be_writable(out)
+    must_be_writable(out)
     made: list[GoldenRecorder] = []
     with GoldenRecorder.watching(made):
-        progress(f"running {script}")
+        watch(Message(f"running {script}"))
         run_script(script)
     captures = [recorder.capture for recorder in made if recorder.capture is not None]
     if not captures:
@@ -186,29 +122,26 @@ def _summary(capture: Capture, files: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def codegen(
-    manifest: Path, *, out: Path | None, model: str | None, analyze_only: bool, checks: str
+    manifest: Path, *, out: Path | None, model: str | None, analyze_only: bool, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Writes the code of a manifest to `out`, or only says what would convert and what not."""
-    from torchport.targets.candle.project import format_rust
-    from torchport.targets.candle.writer import generate
-
-    if model is not None and not model.isidentifier():
-        raise UsageError("TP0801", f"--model is {model!r}", fix="give a name of letters, digits and _")
+    target = find_target(DEFAULT)
+    write_code = getattr(target, "write_code", None)
+    if write_code is None:
+        raise UsageError("TP0801", f"the target {target.name} writes no code")
     graph, _ = read_manifest(manifest)
-    generated = generate(graph, checks=checks, model=model)
-    target = None if analyze_only else out
-    if target is not None:
-        write_atomically(target, format_rust(generated.source))
+    file = None if analyze_only else out
+    code = write_code(graph, file, options_for(target, dict(options)), model)
     operations = {node.op for module in graph.modules.values() for node in module.nodes} - {"call"}
-    todos = todos_of(((t.op, t.layer, t.source, t.reason) for t in generated.todos), graph)
+    todos = explained_todos(code.todos, graph)
     unsupported = {todo.op for todo in todos}
     return {
-        "model": generated.model,
-        "config": generated.config,
+        "model": code.model,
+        "config": code.config,
         "converted": sorted(operations - unsupported),
         "unsupported": sorted(unsupported),
         "todos": [todo.model_dump() for todo in todos],
-        "files": [] if target is None else [str(target)],
+        "files": [] if file is None else [str(file)],
     }
 
 
@@ -219,14 +152,23 @@ def check_port(
     rtol: float | None,
     atol: float | None,
     explain: bool = True,
-    progress: Progress,
+    watch: Watcher,
 ) -> Report:
     """Proves a port that was made before, on the inputs that were recorded or on those of a SPEC."""
-    rule_of(rtol, atol)
+    rules_for(rtol, atol)
     made = Port.open(directory)
-    made.progress = progress
+    made.watch = watch
     if spec is None:
         return made.check(rtol=rtol, atol=atol, explain=explain)
     subject = load_spec(spec)
     made.model = subject.model
     return made.check(subject.args, subject.kwargs, rtol=rtol, atol=atol, explain=explain)
+
+
+def minify_port(directory: Path, *, watch: Watcher) -> Minified:
+    """Checks a port again, and reduces what fails to the least that still does."""
+    made = Port.open(directory)
+    made.watch = watch
+    report = made.check()
+    bench = PortBench(made.target, made.artifact, lambda text: watch(Message(text)))
+    return minify(report, made.files, Evidence.of(made.files, made.graph, made.artifact.stored), bench)

@@ -45,7 +45,7 @@ class Side(BaseModel):
 
     @classmethod
     def of(cls, report: Report) -> Self:
-        taken = [value for _, value in report.seconds if value is not None]
+        taken = list(report.seconds.values())
         return cls(
             status=report.status,
             model=report.model,

@@ -39,7 +39,7 @@ def render(run: Run) -> str:
         suite.set(f"{name}s", str(_count(suite, name)))
     suite.set("skipped", str(_count(suite, "skipped")))
     suite.set("tests", str(len(suite.findall("testcase"))))
-    suite.set("time", f"{sum(value or 0.0 for _, value in report.seconds):.3f}")
+    suite.set("time", f"{sum(report.seconds.values()):.3f}")
     root = Element("testsuites")
     root.append(suite)
     ElementTree.indent(root)

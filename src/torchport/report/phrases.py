@@ -122,11 +122,10 @@ def number(value: float) -> str:
 
 def seconds(report: Report) -> str:
     """What each step took, and all together."""
-    taken = {name: value for name, value in report.seconds if value is not None}
-    if not taken:
+    if not report.seconds:
         return ""
-    parts = ", ".join(f"{name} {value:.1f}" for name, value in taken.items())
-    return f"{sum(taken.values()):.1f} s ({parts})"
+    parts = ", ".join(f"{name} {taken:.1f}" for name, taken in report.seconds.items())
+    return f"{sum(report.seconds.values()):.1f} s ({parts})"
 
 
 def _operations(number: int) -> str:

@@ -4,41 +4,20 @@ Fields may be added, never renamed. In JSON a number that is not finite is one o
 "NaN", "Infinity" and "-Infinity", which `Report.from_json` and Python's `float` read back.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator
 
 from torchport.errors import CODES, ConvertError, ParityError, UsageError
+from torchport.events import STEPS
 from torchport.files import write_atomically
 from torchport.parity.result import Divergence, Layer, Measured, Parity
+from torchport.targets.base import Todo
 
 Status = Literal["pass", "fail", "unsupported", "error"]
-
-
-class Todo(BaseModel):
-    """An operation that nothing maps: what, in which layer, on which line, and why."""
-
-    model_config = ConfigDict(frozen=True)
-
-    op: str
-    layer: str
-    source: str | None = None
-    reason: str
-
-
-class Seconds(BaseModel):
-    """What each step took; None for a step that was not taken."""
-
-    model_config = ConfigDict(frozen=True)
-
-    capture: float | None = None
-    convert: float | None = None
-    build: float | None = None
-    run: float | None = None
-    compare: float | None = None
-    explain: float | None = None
 
 
 class Report(BaseModel):
@@ -62,11 +41,24 @@ class Report(BaseModel):
     """What the port said when it stopped before its end."""
     notes: tuple[str, ...] = ()
     """What is true of the port beside the verdict, and a user should know."""
-    seconds: Seconds = Seconds()
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """What each step took; a step that was not taken has no entry."""
     report: str | None = None
     """The path of the report that was written, if one was."""
     files: dict[str, str] = Field(default_factory=dict)
     """Where things are, by what they are: project, weights, trace."""
+
+    @field_validator("seconds", mode="before")
+    @classmethod
+    def _without_steps_not_taken(cls, seconds: Any) -> Any:
+        """Reports have null for the usual steps that were not taken."""
+        if not isinstance(seconds, dict):
+            return seconds
+        return {step: taken for step, taken in seconds.items() if taken is not None}
+
+    @field_serializer("seconds")
+    def _with_steps_not_taken(self, seconds: dict[str, float]) -> dict[str, float | None]:
+        return {**dict.fromkeys(STEPS), **seconds}
 
     @classmethod
     def of_parity(
@@ -76,9 +68,10 @@ class Report(BaseModel):
         target: str,
         model: str,
         todos: tuple[Todo, ...] = (),
-        seconds: Seconds | None = None,
+        seconds: Mapping[str, float] | None = None,
         report: Path | None = None,
-        files: dict[str, Path] | None = None,
+        files: Mapping[str, Path] | None = None,
+        stopped: str | None = None,
     ) -> Self:
         """The report on a port that ran: `pass` only with nothing diverged and nothing to do."""
         return cls(
@@ -91,7 +84,8 @@ class Report(BaseModel):
             todos=todos,
             outputs=parity.outputs,
             compared=parity.compared,
-            seconds=seconds or Seconds(),
+            stopped=stopped,
+            seconds=dict(seconds or {}),
             report=None if report is None else str(report),
             files={name: str(path) for name, path in (files or {}).items()},
         )

@@ -1,7 +1,7 @@
-"""A run as every view reads it: the report, and what lies beside it in the directory of the port.
+"""A run as every view reads it: the report, and what lies beside it in the folder of the run.
 
-In: a directory that `torchport port` wrote, or a report.json. What is missing beside the report is None, so that
-what can be shown is shown.
+In: a folder that `torchport port` wrote, or a report.json. What is missing beside the report is None, so that what can
+be shown is shown.
 """
 
 from __future__ import annotations
@@ -14,50 +14,73 @@ from pydantic import ValidationError
 
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
-from torchport.errors import ManifestError, ReportError
+from torchport.errors import ManifestError, ReportError, TorchportError
+from torchport.runs.folder import REPORT_FILE, RunFile, RunFolder, open_folder, parts_there
 from torchport.runs.report import Report
+from torchport.targets.base import SourceMap
+from torchport.targets.registry import find_target
 
 
 @dataclass(frozen=True)
 class Run:
-    """`report` is the verdict; `folder` holds the capture, the project and the traces, where they are kept."""
+    """`report` is the verdict; `files` knows where the capture, the artifact and the traces are, if they are kept."""
 
     report: Report
-    folder: Path
+    files: RunFolder
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
         place = Path(path)
-        file = place / "report.json" if place.is_dir() else place
-        return cls(_read(file), file.parent)
+        file = place / REPORT_FILE if place.is_dir() else place
+        return cls.of(_read(file), file.parent)
+
+    @classmethod
+    def of(cls, report: Report, folder: Path) -> Run:
+        """A report, and the folder in which it lies or would lie."""
+        return cls(report, _folder(folder, report))
+
+    @property
+    def folder(self) -> Path:
+        return self.files.path
 
     @cached_property
     def graph(self) -> Graph | None:
-        """The graph that was ported; None where the manifest is not kept beside the report."""
+        """The graph that was ported; None if the manifest is not kept beside the report."""
         try:
-            return read_manifest(self._capture("manifest.json"))[0]
+            return read_manifest(self.files.manifest)[0]
         except ManifestError:
             return None
 
     @cached_property
-    def rust(self) -> str | None:
-        """The source of the port."""
-        return _text(self.folder / "rust" / "src" / "model.rs")
+    def sources(self) -> SourceMap | None:
+        """The source of the artifact; None if there is none, or nobody knows how to read it."""
+        if self.graph is None or self.files.about.project is None or not self.files.project.is_dir():
+            return None
+        try:
+            artifact = find_target(self.files.about.target).open(self.files.project, self.files.name)
+            return artifact.sources(self.graph)
+        except TorchportError:
+            return None
 
     @property
     def golden(self) -> Path | None:
-        return _if_there(self._capture("trace.safetensors"))
+        return _if_there(self.files.captured("trace"))
 
     @property
     def lockstep(self) -> Path | None:
-        return _if_there(self.folder / "run" / "lockstep.safetensors")
+        return _if_there(self.files.record("lockstep"))
 
     @property
     def chained(self) -> Path | None:
-        return _if_there(self.folder / "run" / "chained.safetensors")
+        return _if_there(self.files.record("chained"))
 
-    def _capture(self, ending: str) -> Path:
-        return self.folder / "capture" / f"{self.report.model}_{ending}"
+
+def _folder(path: Path, report: Report) -> RunFolder:
+    """The folder beside a report; a report that lies alone is of the model and the target that it names."""
+    try:
+        return open_folder(path)
+    except ManifestError:
+        return RunFolder(path, RunFile(name=report.model, target=report.target))
 
 
 def _read(file: Path) -> Report:
@@ -72,24 +95,15 @@ def _read(file: Path) -> Report:
     except ValidationError as error:
         wrong = error.errors()[0]
         place = ".".join(str(part) for part in wrong["loc"])
-        what = f"{wrong['msg']} at {place}" if place else wrong["msg"]
-        raise ReportError("TP0341", f"the report is cut off or wrong: {what}", where=str(file)) from error
+        fault = f"{wrong['msg']} at {place}" if place else wrong["msg"]
+        raise ReportError("TP0341", f"the report is cut off or wrong: {fault}", where=str(file)) from error
 
 
 def _absent(file: Path) -> ReportError:
-    folder = file.parent
-    made = [name for name in ("capture", "rust", "run") if (folder / name).is_dir()]
-    if made:
-        message = f"{folder} has {', '.join(made)} and no report: the run did not come to its verdict"
+    if made := parts_there(file.parent):
+        message = f"{file.parent} has {', '.join(made)} and no report: the run did not come to its verdict"
         return ReportError("TP0340", message, where=str(file))
     return ReportError("TP0340", f"there is no report at {file}", where=str(file))
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def _if_there(path: Path) -> Path | None:

@@ -1,84 +1,199 @@
-"""What a target is: somewhere else that a captured model is made to run.
+"""What a target is: somewhere else that a captured model is made to run. Nothing outside its folder knows how.
 
-A target registers itself under its name; nothing outside its own folder knows how it works.
+A target turns a graph into an artifact. An artifact runs along a golden trace and records what it computes, in this
+process or behind a program. `tests/targets` has the promises that every target keeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
-from torchport.capture.graph import Graph
-from torchport.errors import ConvertError
+from pydantic import BaseModel, ConfigDict
 
-Progress = Callable[[str], None]
+from torchport.events import Say
+
+if TYPE_CHECKING:
+    import torch
+
+    from torchport.capture.graph import Graph
+
+Mode = Literal["lockstep", "chained"]
+"""What a layer goes on with: the golden value, or the value that was computed."""
 
 
-@dataclass(frozen=True)
-class Unmapped:
-    """An operation that the target cannot express."""
+class Todo(BaseModel):
+    """An operation that the target cannot express: which, in which layer, on which line, and why."""
+
+    model_config = ConfigDict(frozen=True)
 
     op: str
     layer: str
-    source: str | None
+    source: str | None = None
     reason: str
 
 
-@dataclass(frozen=True)
-class Conversion:
-    """What a target wrote: where, and what it left undone."""
+class Stopped(BaseModel):
+    """Why an artifact ended before its end; `todo` if it came to an operation that is still to be written."""
 
-    folder: Path
-    files: dict[str, Path]
-    unmapped: tuple[Unmapped, ...] = ()
-    details: dict[str, Any] = field(default_factory=dict)
+    model_config = ConfigDict(frozen=True)
+
+    message: str
+    todo: Todo | None = None
+
+
+class Options(BaseModel):
+    """The options of a target. A target that has some derives from it; what it does not know is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @property
+    def records_operations(self) -> bool:
+        """Whether the recording must hold the value of every operation, beside those of the calls."""
+        return False
+
+    def watching_operations(self) -> Self:
+        """The same options for an artifact that shows the value of every operation."""
+        return self
+
+
+class Finding(NamedTuple):
+    """One thing that was looked for on this machine, and how to get it if it is missing."""
+
+    name: str
+    status: Literal["ok", "missing", "optional"]
+    found: str
+    fix: str | None = None
+
+
+Requirement = Callable[[], Finding]
+"""Looks for something that a target needs; `torchport doctor` shows what it finds."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Some lines of a file that belong together."""
+
+    file: str
+    first: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SourceMap:
+    """The source of an artifact as it is now: its units (structs, classes) and which module each one is."""
+
+    language: str
+    """As a reader calls it, such as Python."""
+    lexer: str
+    """As a highlighter calls it."""
+    units: dict[str, tuple[Stretch, ...]]
+    """Name of a unit → the lines that are its own."""
+    unit_of: dict[str, str]
+    """Key of a module of the graph → its unit; a module that is only a part of another's unit has none."""
 
 
 @dataclass(frozen=True)
 class Repro:
-    """How others run a port: a test in the target's own language, and the port called from Python."""
+    """How others run an artifact: called from Python and, if the target has such, by a test in its own language."""
 
-    test: Path
     candidate: str
-    """Python source of `candidate(inputs, here)`, which runs the port in the folder `here`, and of `run_test(here)`,
-    which gives the status of the test."""
+    """Python source of `candidate(inputs, here)`, which runs the artifact in the folder `here`, and of
+    `run_test(here)`, which gives whether the test fails."""
+    needs: str
+    """What it needs beside Python packages, such as the name of a compiler."""
+    test: Path | None = None
+    test_label: str = "test"
+
+
+class Artifact(Protocol):
+    """A model that a target has converted, in a folder."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def todos(self) -> tuple[Todo, ...]:
+        """What the target could not express; an artifact that was opened from its folder knows of none."""
+        ...
+
+    @property
+    def stored(self) -> Path | None:
+        """The file with the weights as the artifact loads them, under the graph's names."""
+        ...
+
+    def sources(self, graph: Graph) -> SourceMap | None:
+        """The source that a user reads and may edit; None if there is none."""
+        ...
+
+    def edits(self) -> tuple[str, ...]:
+        """Where the source is no longer what was generated, as hunks of a unified diff."""
+        ...
+
+    def variants(self, edited: Artifact) -> Iterator[bool]:
+        """Makes the edits of another artifact in this one's source, one way after the other, and undoes them again.
+
+        Gives True for each way, then, with the source as it was generated, False.
+        """
+        ...
+
+    def prepare(self, say: Say) -> None:
+        """Makes the artifact ready to run, however long that takes; builds it, for instance."""
+        ...
+
+    def run(self, golden: Path, mode: Mode, record: Path) -> Stopped | None:
+        """Runs along a golden trace and leaves what it computes in the trace `record`, also if it stops early."""
+        ...
+
+    def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
+        """Writes what others need to see it fail: an output may be as far from the golden one as its limit."""
+        ...
 
 
 class Target(Protocol):
-    name: str
+    """A way to run a captured model somewhere else."""
 
-    def maps(self, op: str) -> bool:
-        """Whether an operation is mapped whole; the others are decomposed while capturing."""
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def project(self) -> str:
+        """What the folder of an artifact is called in the folder of a run."""
+        ...
+
+    @property
+    def options(self) -> type[Options]: ...
+
+    @property
+    def requirements(self) -> Sequence[Requirement]: ...
+
+    def supports(self, op: str) -> bool:
+        """Whether an operation is expressed whole; the others are decomposed while the model is captured."""
         ...
 
     def convert(
-        self, graph: Graph, weights: Path | None, folder: Path, *, checks: str, hints: dict[str, Any]
-    ) -> Conversion: ...
-
-    def source(self, conversion: Conversion) -> Path | None:
-        """The file of the port that a user reads and may edit, if there is one."""
+        self, graph: Graph, weights: Mapping[str, torch.Tensor] | None, folder: Path, options: Any
+    ) -> Artifact:
+        """Writes the artifact to `folder`. Without weights (a model on the meta device) it cannot be run."""
         ...
 
-    def build(self, conversion: Conversion, progress: Progress) -> Path: ...
-
-    def write_repro(self, conversion: Conversion, trace: Path, limits: Sequence[float]) -> Repro:
-        """Writes a test of the target's own that fails where an output is further from the trace than its limit."""
-        ...
-
-    def run(self, conversion: Conversion, program: Path, trace: Path, mode: str, record: Path) -> str | None:
-        """Runs the port along a golden trace and records what it computes; gives why it stopped, if so."""
+    def open(self, folder: Path, name: str) -> Artifact:
+        """The artifact that was written to `folder` before, of the capture called `name`."""
         ...
 
 
-_MODULES = {"candle": "torchport.targets.candle.target"}
+class WritesCode(Protocol):
+    """A target that can write the code of a graph to one file, as `torchport codegen` asks for."""
+
+    def write_code(self, graph: Graph, file: Path | None, options: Any, model: str | None) -> Code: ...
 
 
-def find_target(name: str) -> Target:
-    if name not in _MODULES:
-        raise ConvertError(
-            "TP0402", f"there is no target {name!r}", fix=f"the targets are: {', '.join(_MODULES)}"
-        )
-    return import_module(_MODULES[name]).TARGET
+@dataclass(frozen=True)
+class Code:
+    """What became of a graph as code: the name of the model in it, its config, and what is still to be done."""
+
+    model: str
+    config: dict[str, int | float]
+    todos: tuple[Todo, ...] = field(default=())

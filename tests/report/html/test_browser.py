@@ -24,7 +24,7 @@ HOSTILE = """</script><img src=x onerror="window.hacked=1"><script>window.hacked
 
 def alone(report: Report, folder: Path) -> Run:
     """A report with nothing beside it."""
-    return Run(report, folder)
+    return Run.of(report, folder)
 
 
 def row(tab: Tab, name: str) -> Locator:

@@ -14,7 +14,7 @@ import pytest
 import torch
 from bench_html import make_graph
 
-from torchport.capture.graph import Graph, Input, Module, Node, Ref, Sym, TensorMeta
+from torchport.capture.graph import Graph, Input, Module, Ref, Sym, TensorMeta
 from torchport.capture.plan import make_plan
 from torchport.errors import UsageError
 from torchport.parity.result import Layer, Operation, Suggestion
@@ -125,43 +125,6 @@ def test_sizes_are_written_as_a_reader_would() -> None:
     assert drawing.describe(TensorMeta(shape, "float32")) == "float32 [batch, 4·(seq + 1), 64]"
 
 
-def block(*children: str) -> tuple[Module, Graph]:
-    nodes = tuple(Node(name, "call", (Ref("x"),), {}, (META,), target=f"b.{name}") for name in children)
-    module = Module("b", "net.Block", (Input("x", META),), nodes, (Ref("x"),))
-    inner = {
-        f"b.{name}": Module(f"b.{name}", "net.Linear", (Input("x", META),), (), (Ref("x"),))
-        for name in children
-    }
-    return module, Graph("net", {"b": module, **inner}, {}, (), ())
-
-
-@pytest.mark.parametrize(
-    "children, structs, found",
-    [
-        (["fc"], ["Block"], "Block"),
-        (["fc"], ["Block", "BlockWithDownsample"], "Block"),
-        (["fc", "downsample"], ["Block", "BlockWithDownsample"], "BlockWithDownsample"),
-        (["fc"], ["Block", "Block2"], None),
-        (["fc"], ["Blocks", "Other"], None),
-        (["fc"], ["Block", "BlockList"], "Block"),
-    ],
-)
-def test_rust_is_shown_only_where_its_struct_is_certain(
-    children: list[str], structs: list[str], found: str | None
-) -> None:
-    assert sources.struct_of(*block(*children), structs) == found
-
-
-def test_structs_have_their_impls_and_attributes() -> None:
-    rust = (
-        "use a;\n\n#[derive(Debug)]\npub struct A {\n    x: B,\n}\n\nimpl A {\n    fn f() {\n    }\n}\n\n"
-        "struct Unit;\n\nimpl Module for A {\n}\n"
-    )
-    found = sources.structs(rust)
-    assert [(start, len(lines)) for start, lines in found["A"]] == [(3, 4), (8, 4), (15, 2)]
-    assert [(start, len(lines)) for start, lines in found["Unit"]] == [(13, 1)]
-
-
 def test_lines_of_python_are_kept_once(tmp_path: Path) -> None:
     file = tmp_path / "net.py"
     file.write_text("".join(f"line_{number} = '<{number}>'\n" for number in range(1, 101)))
@@ -175,7 +138,7 @@ def test_what_is_to_do_is_shown_with_its_lines(tmp_path: Path) -> None:
     file = tmp_path / "net.py"
     file.write_text("import torch\n\n\ndef f(x):\n    return torch.fft.fft(x)\n")
     todo = unsupported().todos[0].model_copy(update={"source": f"{file}:5"})
-    html = render(Run(unsupported().model_copy(update={"todos": (todo, todo)}), tmp_path))
+    html = render(Run.of(unsupported().model_copy(update={"todos": (todo, todo)}), tmp_path))
     marked = re.findall(r'<span class="row marked">(.*?)\n</span>', html)
     assert len(marked) == 1 and "fft" in marked[0]
 
@@ -203,7 +166,7 @@ def test_panels_have_lanes_for_zero_and_for_nan_only_where_needed() -> None:
 
 def test_notes_and_what_a_port_said_when_it_stopped_are_on_the_page(run: Run) -> None:
     told = {"notes": ("it writes to <calls>",), "stopped": "Error: index 16 is out of range"}
-    page = render(Run(run.report.model_copy(update=told), run.folder))
+    page = render(Run.of(run.report.model_copy(update=told), run.folder))
     assert "it writes to &lt;calls&gt;" in page and "Error: index 16 is out of range" in page
 
 
@@ -221,7 +184,7 @@ def test_culprit_has_its_operation_suggestions_edits_and_snippet(tmp_path: Path)
             "snippet": "out/snippets/head",
         }
     )
-    html = render(Run(report.model_copy(update={"first_divergence": culprit}), tmp_path))
+    html = render(Run.of(report.model_copy(update={"first_divergence": culprit}), tmp_path))
     for shown in (
         "aten.add.Tensor (add_2)",
         "net.py:77",
@@ -239,7 +202,7 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match="TP0803") as caught:
-        render(Run(passing(), tmp_path))
+        render(Run.of(passing(), tmp_path))
     assert "pip install 'torchport[html]'" in (caught.value.fix or "")
 
 

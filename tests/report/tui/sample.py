@@ -8,8 +8,9 @@ from torchport.parity.metrics import compare
 from torchport.parity.picture import draw
 from torchport.parity.result import Divergence, Layer, Measured, Operation, Suggestion
 from torchport.parity.tolerance import Fixed
-from torchport.runs.report import Report, Seconds, Todo
+from torchport.runs.report import Report
 from torchport.runs.run import Run
+from torchport.targets.base import Todo
 
 RULE = Fixed(rtol=0.0, atol=2.0**-12)
 SHAPE = (4, 16, 32)
@@ -136,11 +137,11 @@ def long(number: int) -> Run:
 
 
 def run_of(report: Report, folder: Path = Path("torchport-out/encoder")) -> Run:
-    return Run(report, folder)
+    return Run.of(report, folder)
 
 
 def _common() -> dict:
-    seconds = Seconds(capture=5.6, convert=0.2, build=12.7, run=0.4, compare=0.1)
+    seconds = {"capture": 5.6, "convert": 0.2, "build": 12.7, "run": 0.4, "compare": 0.1}
     return {"target": "candle", "model": "encoder", "rule": RULE.name, "seconds": seconds}
 
 

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,11 @@ from textual.pilot import Pilot
 from textual.widgets import RichLog
 
 from torchport.errors import CaptureError
-from torchport.parity.result import Layer
+from torchport.events import STEPS, Event, LayerJudged, Message, StepBegan, Watcher
 from torchport.porting.commands import port_spec
 from torchport.report.tui import dialogs
 from torchport.report.tui.app import Dashboard
-from torchport.report.tui.job import STEPS, Job
+from torchport.report.tui.job import Job
 from torchport.report.tui.table import LayerTable
 from torchport.runs.report import Report
 
@@ -24,16 +23,14 @@ from . import sample
 from .conftest import drive, on_screen, until
 
 MLP = Path(__file__).resolve().parents[3] / "examples" / "mlp.py"
-Progress = Callable[[str], None]
-Seen = Callable[[Layer], None]
 
 
 def test_a_real_port_is_shown_from_the_first_step_to_the_verdict(tmp_path: Path) -> None:
     messages: list[str] = []
 
-    def work(*, progress: Progress, seen: Seen) -> Report:
-        def told(message: str) -> None:
-            progress(message)
+    def work(watch: Watcher) -> Report:
+        def noted(event: Event) -> None:
+            watch(event)
             messages.append(job.message)
 
         return port_spec(
@@ -43,11 +40,10 @@ def test_a_real_port_is_shown_from_the_first_step_to_the_verdict(tmp_path: Path)
             name=None,
             dynamic=None,
             hints=None,
-            checks="layers",
+            options={},
             rtol=None,
             atol=None,
-            progress=told,
-            seen=seen,
+            watch=noted,
         )
 
     job = Job(work, "mlp.py:mlp to candle")
@@ -82,11 +78,11 @@ class Held:
         self.report, self.error = report, error
         self.gate = threading.Event()
 
-    def __call__(self, *, progress: Progress, seen: Seen) -> Report:
-        progress("comparing every layer")
+    def __call__(self, watch: Watcher) -> Report:
+        watch(StepBegan("compare", "comparing every layer"))
         half = len(sample.failing().report.layers) // 2
         for layer in sample.failing().report.layers[:half]:
-            seen(layer)
+            watch(LayerJudged(layer))
         assert self.gate.wait(60)
         if self.error is not None:
             raise self.error
@@ -117,18 +113,10 @@ def test_layers_turn_up_as_they_are_judged_and_the_culprit_is_selected_at_the_en
 
 
 def test_what_is_built_to_explain_is_still_the_explaining() -> None:
-    def work(*, progress: Progress, seen: Seen) -> Report:
-        for message in (
-            "capturing",
-            "writing",
-            "building the port",
-            "building: candle",
-            "running",
-            "comparing",
-        ):
-            progress(message)
-        for message in ("looking for the cause", "building the port", "running the port"):
-            progress(message)
+    def work(watch: Watcher) -> Report:
+        for step in STEPS:
+            watch(StepBegan(step, f"the step {step}"))
+        watch(Message("building the slice"))
         return sample.failing().report
 
     job = Job(work, "net")
@@ -179,7 +167,7 @@ def test_an_error_is_shown_and_comes_out_of_the_job() -> None:
 
 
 def test_what_the_work_prints_is_in_the_log_and_nowhere_else(capfd: pytest.CaptureFixture[str]) -> None:
-    def work(*, progress: Progress, seen: Seen) -> Report:
+    def work(watch: Watcher) -> Report:
         print("printed \x1b[31mred\x1b[0m")
         print("complained", file=sys.stderr)
         sys.stdout.write("10 %\r50 %\r100 %\n")
@@ -212,8 +200,8 @@ def test_quitting_asks_and_then_ends_the_programs_that_were_started(tmp_path: Pa
     bystander = subprocess.Popen(["sleep", "300"])
     pids = tmp_path / "pids"
 
-    def work(*, progress: Progress, seen: Seen) -> Report:
-        progress("building the port")
+    def work(watch: Watcher) -> Report:
+        watch(Message("building the port"))
         subprocess.run(["sh", "-c", f"sleep 300 & echo $! $$ > {pids}; wait"])
         raise AssertionError("it was to be stopped")
 
@@ -242,7 +230,7 @@ def test_quitting_asks_and_then_ends_the_programs_that_were_started(tmp_path: Pa
 
 
 def test_a_job_that_is_busy_in_python_stops_too() -> None:
-    def work(*, progress: Progress, seen: Seen) -> Report:
+    def work(watch: Watcher) -> Report:
         while True:
             time.sleep(0.01)
 

@@ -36,8 +36,7 @@ def rust(snapshot: SnapshotAssertion) -> SnapshotAssertion:
 
 
 def source(port: Port) -> str:
-    assert port.conversion is not None
-    return (port.conversion.folder / "src" / "model.rs").read_text()
+    return (port.artifact.folder / "src" / "model.rs").read_text()
 
 
 def bert(layers: int, out: Path, **options: str) -> Port:
@@ -99,7 +98,7 @@ LINTED = [
 def test_clippy_finds_nothing(name: str, checks: str, tmp_path: Path) -> None:
     model, args = zoo.ZOO[name]()
     port = make_port(model, args, out=tmp_path, name=name, checks=checks)
-    port.target.build(port.conversion, lambda _: None)
+    port.artifact.prepare(lambda _: None)
     built = (cache_directory() / "build").glob(f"{name}-*/Cargo.toml")
     manifest = next(path for path in built if str(tmp_path) in path.read_text())
     done = cargo(manifest.parent, "clippy", "--quiet", "--", "-D", "warnings")

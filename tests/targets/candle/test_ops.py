@@ -36,7 +36,7 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Proof:
     few, many = torch.linspace(-2, 2, 5 * 6).sin().view(5, 6), torch.linspace(-3, 3, 8 * 6).cos().view(8, 6)
     made = torchport.port(Everything(TABLES), (few,), out=tmp_path_factory.mktemp("ops"), dynamic="x:0")
     assert made.conversion is not None and made.capture is not None
-    todos = [f"{todo.op} in {todo.layer}: {todo.reason}" for todo in made.conversion.unmapped]
+    todos = [f"{todo.op} in {todo.layer}: {todo.reason}" for todo in made.artifact.todos]
     assert not todos, "\n".join(todos)
     report, elsewhere = made.check(), made.check((many,))
     layers: dict[str, list[Layer]] = {case: [] for case in CASES}

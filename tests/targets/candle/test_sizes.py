@@ -72,7 +72,7 @@ with torch.device("meta"):
     model = transformers.LlamaForCausalLM(config)
     ids = torch.zeros(1, 16, dtype=torch.int64)
 port = make_port(model, (ids,), out=sys.argv[1], name="llama_7b")
-assert not port.conversion.unmapped
+assert not port.artifact.todos
 # Not ru_maxrss, which a child inherits from the process that started it.
 status = open("/proc/self/status").read()
 print(int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) // 1024)
@@ -84,4 +84,4 @@ def test_llama_of_7b_shape_on_meta_becomes_rust_that_compiles(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 2000
     port = Port.open(tmp_path)
-    port.target.build(port.conversion, lambda _: None)
+    port.artifact.prepare(lambda _: None)

@@ -1,4 +1,4 @@
-// What is known of the selected layer: its numbers, its pictures, and its source in Python and in Rust.
+// What is known of the selected layer: its numbers, its pictures, and its source in Python and as it was ported.
 
 function showDetail(section, layer, node) {
   section.replaceChildren(detailHead(layer), ...[detailReason(layer), operationFacts(layer, node), numbersAndPictures(layer)].filter(Boolean));
@@ -120,7 +120,7 @@ function tensorRows(layer, sides) {
 // source
 
 function showSource(section, layer, node) {
-  const parts = [pythonOf(layer, node), rustOf(layer)].filter(Boolean);
+  const parts = [pythonOf(layer, node), portedOf(layer)].filter(Boolean);
   section.toggleAttribute("hidden", parts.length === 0);
   section.replaceChildren(element("h2", {}, "Source"), element("div", { class: "sides" }, ...parts));
   for (const pre of section.querySelectorAll("pre")) scrollToMark(pre);
@@ -168,13 +168,14 @@ function linesOf(file, first, last) {
   return found;
 }
 
-function rustOf(layer) {
-  const struct = text(data.modules?.struct[layer]);
-  if (!struct || !data.rust[struct]) return null;
+function portedOf(layer) {
+  const name = text(data.modules?.unit[layer]);
+  const unit = name ? data.ported?.units[name] : null;
+  if (!unit) return null;
   const field = text(data.modules.field[layer]);
-  const lines = data.rust[struct].flatMap(([start, html], place) => [...(place ? [[null, ""]] : []), ...html.map((line, nth) => [start + nth, line])]);
-  const title = field === null ? struct : `${struct}, which holds ${field}`;
-  return element("div", {}, element("h3", {}, "Rust"), codeBlock(title, "rust/src/model.rs", lines, null, field));
+  const lines = unit.lines.flatMap(([start, html], place) => [...(place ? [[null, ""]] : []), ...html.map((line, nth) => [start + nth, line])]);
+  const title = field === null ? name : `${name}, which holds ${field}`;
+  return element("div", {}, element("h3", {}, data.ported.language), codeBlock(title, unit.file, lines, null, field));
 }
 
 const plainName = (name) => name.replaceAll("_", "").toLowerCase();

@@ -23,6 +23,7 @@ from torchport.report import phrases
 from torchport.report.html import chart, columns, drawing, sources
 from torchport.runs.report import Report
 from torchport.runs.run import Run
+from torchport.targets.base import SourceMap
 
 WORST = 15
 TODOS_SHOWN = 8
@@ -133,13 +134,13 @@ def _edits(report: Report) -> tuple[str, ...]:
 def _data(run: Run) -> dict[str, Any]:
     report, texts = run.report, columns.Texts()
     layers, graph = report.layers, run.graph if report.layers else None
-    written = sources.structs(run.rust)
+    source_map = run.sources if graph is not None else None
     data = {
         "layers": columns.layers(layers, texts),
         "graph": None if graph is None else drawing.drawings(graph, layers, texts),
-        "modules": None if graph is None else _modules(graph, layers, written, texts),
+        "modules": None if graph is None else _modules(graph, layers, source_map, texts),
         "python": sources.excerpts(graph, _places(report)),
-        "rust": written,
+        "ported": sources.ported(source_map),
         "culprit": _culprit(report),
         "chart": chart.specification(layers) if layers else None,
     }
@@ -165,34 +166,34 @@ def _culprit(report: Report) -> dict[str, Any] | None:
 
 
 def _modules(
-    graph: Graph, layers: tuple[Layer, ...], written: dict[str, Any], texts: columns.Texts
+    graph: Graph, layers: tuple[Layer, ...], source_map: SourceMap | None, texts: columns.Texts
 ) -> dict[str, list[Any]]:
-    """For each layer: where its `forward` begins, the struct that holds its Rust, and its name in that struct.
+    """For each layer: where its `forward` begins, the unit that holds its ported code, and its name in that unit.
 
-    A layer that has no struct of its own is shown in the struct of the nearest caller that has one.
+    A layer that has no unit of its own is shown in the unit of the nearest caller that has one.
     """
     plan, parents = make_plan(graph), {layer.name: layer.parent for layer in layers}
-    structs = {key: sources.struct_of(module, graph, written) for key, module in graph.modules.items()}
+    unit_of = {} if source_map is None else source_map.unit_of
     forwards: list[Any] = []
-    owners: list[Any] = []
+    units: list[Any] = []
     fields: list[Any] = []
     for layer in layers:
         call = plan.calls.get(layer.name)
         forwards.append(texts.number(graph.modules[call.module].source if call else None))
-        struct, field = _struct_around(layer.name, parents, plan, structs)
-        owners.append(texts.number(struct))
+        unit, field = _unit_around(layer.name, parents, plan, unit_of)
+        units.append(texts.number(unit))
         fields.append(texts.number(field))
-    return {"forward": forwards, "struct": owners, "field": fields}
+    return {"forward": forwards, "unit": units, "field": fields}
 
 
-def _struct_around(
-    name: str, parents: dict[str, str | None], plan: Plan, structs: dict[str, str | None]
+def _unit_around(
+    name: str, parents: dict[str, str | None], plan: Plan, unit_of: dict[str, str]
 ) -> tuple[str | None, str | None]:
     holder: str | None = name
     while holder is not None and (call := plan.calls.get(holder)) is not None:
-        if structs[call.module] is not None:
+        if call.module in unit_of:
             path = plan.calls[name].path
             inside = path.removeprefix(f"{call.path}.") if call.path else path
-            return structs[call.module], None if holder == name else inside.partition(".")[0]
+            return unit_of[call.module], None if holder == name else inside.partition(".")[0]
         holder = parents.get(holder)
     return None, None

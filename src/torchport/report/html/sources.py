@@ -1,18 +1,18 @@
-"""The user's Python and the port's Rust as highlighted lines, each line once, however many layers point at it.
+"""The user's Python and the artifact's source as highlighted lines, each line once, however many layers point at it.
 
-In: the lines that layers and operations came from, and the text of the port. Out: stretches of lines by file, the
-stretch of each module's `forward`, and the Rust of each struct. What cannot be read is left out.
+In: the lines that layers and operations came from, and the source map of the artifact. Out: stretches of lines by file,
+the stretch of each module's `forward`, and the lines of each unit of the artifact. What cannot be read is left out.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from torchport.capture.graph import Graph, Module
+from torchport.capture.graph import Graph
+from torchport.targets.base import SourceMap, Stretch
 
 AROUND = 5
 LONGEST_FORWARD = 80
@@ -123,69 +123,20 @@ def shown_at(sources: Iterable[str | None], most: int) -> list[tuple[str, list[t
     return shown
 
 
-# Rust
-
-_ITEM = re.compile(r"^(?:pub )?(?:struct|impl(?: \w+ for)?) (\w+)")
-
-
-def structs(rust: str | None) -> dict[str, list[list[Any]]]:
-    """Struct → the stretches of the port's source that are its own, highlighted."""
-    if rust is None:
-        return {}
-    lines, html = rust.splitlines(), highlight(rust, "rust")
-    found: dict[str, list[list[Any]]] = {}
-    for first, line in enumerate(lines):
-        item = _ITEM.match(line)
-        if item is None:
-            continue
-        last = _end(lines, first)
-        first = _with_what_belongs_to_it(lines, first)
-        found.setdefault(item.group(1), []).append([first + 1, html[first : last + 1]])
-    return found
-
-
-def _end(lines: list[str], first: int) -> int:
-    """rustfmt closes an item with a brace of its own at the margin."""
-    if lines[first].rstrip().endswith((";", "}")):
-        return first
-    for number in range(first + 1, len(lines)):
-        if lines[number].rstrip() == "}":
-            return number
-    return len(lines) - 1
-
-
-def _with_what_belongs_to_it(lines: list[str], first: int) -> int:
-    while first > 0 and lines[first - 1].startswith(("#[", "///")):
-        first -= 1
-    return first
-
-
-def struct_of(module: Module, graph: Graph, known: Iterable[str]) -> str | None:
-    """The struct that a module became, by the names that classes are given; None where that leaves a doubt.
-
-    A class that became several structs has the plainest under its own name, and others that are called after the one
-    field that they have more: `BlockWithDownsample`.
-    """
-    name = _plain(module.class_name)
-    endings = {_plain(struct)[len(name) :]: struct for struct in known if _plain(struct).startswith(name)}
-    variants = {ending: struct for ending, struct in endings.items() if ending and _is_variant(ending)}
-    if "" not in endings or any(ending[0].isdigit() for ending in variants):
+def ported(sources: SourceMap | None) -> dict[str, Any] | None:
+    """The source of the artifact: its language, and for each unit its file and its stretches, highlighted."""
+    if sources is None:
         return None
-    fields = {_plain(_field(module, graph.modules[n.target])) for n in module.nodes if n.target is not None}
-    fitting = [struct for ending, struct in variants.items() if ending.removeprefix("with") in fields]
-    return {0: endings[""], 1: fitting[0] if fitting else None}.get(len(fitting))
+    units = {
+        name: {"file": stretches[0].file, "lines": [_highlighted(one, sources.lexer) for one in stretches]}
+        for name, stretches in sources.units.items()
+    }
+    return {"language": sources.language, "units": units}
 
 
-def _is_variant(ending: str) -> bool:
-    return ending[0].isdigit() or ending.startswith("with")
-
-
-def _field(module: Module, child: Module) -> str:
-    return child.path.removeprefix(f"{module.path}.").partition(".")[0]
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").lower()
+def _highlighted(stretch: Stretch, lexer: str) -> list[Any]:
+    """The number of the first line, and the lines as HTML."""
+    return [stretch.first, highlight("\n".join(stretch.lines), lexer)]
 
 
 def highlight(text: str, language: str) -> list[str]:

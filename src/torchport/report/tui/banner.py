@@ -2,9 +2,10 @@
 
 from rich.text import Text
 
+from torchport.events import STEPS
 from torchport.report import phrases
 from torchport.report.tui import facts
-from torchport.report.tui.job import STEPS, Job
+from torchport.report.tui.job import Job
 from torchport.runs.report import Report
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -31,7 +32,7 @@ def doing(job: Job, tick: int) -> Text:
 
 def taken(report: Report) -> Text:
     """The steps of a finished run."""
-    seconds = {name: value for name, value in report.seconds if value is not None}
+    seconds = report.seconds
     parts = [_step(facts.PASS, name, value) for name, value in seconds.items()]
     total = [Text(f"{sum(seconds.values()):.1f} s", style="bold")] if seconds else []
     return Text(" ").join([*total, *parts])
@@ -42,7 +43,7 @@ def taking(job: Job, tick: int) -> Text:
     seconds = job.seconds()
     ended = not job.alive
     parts = []
-    for name in STEPS:
+    for name in (*STEPS, *(step for step in seconds if step not in STEPS)):
         if name not in seconds:
             parts.append(Text(f"{facts.NOTHING} {name}", style="dim"))
         elif name == job.step:

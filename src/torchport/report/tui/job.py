@@ -7,28 +7,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from typing import Protocol
 
+from torchport.events import Event, LayerJudged, StepBegan, Watcher, text_of
 from torchport.parity.result import Layer
 from torchport.report.tui import processes
-from torchport.runs.report import Report, Seconds
+from torchport.runs.report import Report
 
-STEPS = tuple(Seconds.model_fields)
-_BEGINS = {
-    "capturing": "capture",
-    "recording": "capture",
-    "writing": "convert",
-    "building": "build",
-    "running": "run",
-    "comparing": "compare",
-    "looking": "explain",
-}
-"""The first word of what is being done, and the step that it begins."""
 _PRINTED = 5000
 
 
-class Work(Protocol):
-    def __call__(self, *, progress: Callable[[str], None], seen: Callable[[Layer], None]) -> Report: ...
+Work = Callable[[Watcher], Report]
+"""Does the work, and reports to the watcher while it goes on."""
 
 
 class Job:
@@ -93,17 +82,18 @@ class Job:
         out = open(self.sink, "w", buffering=1, encoding="utf-8", errors="replace")  # noqa: SIM115
         try:
             with redirect_stdout(out), redirect_stderr(out):
-                self.report = self._work(progress=self._progress, seen=self.layers.append)
+                self.report = self._work(self._watch)
         except BaseException as error:
             self.error = error
         self._ended = time.monotonic()
 
-    def _progress(self, message: str) -> None:
-        self.message = message
-        step = _BEGINS.get(message.partition(" ")[0].rstrip(":"))
-        # Only forward: to explain is also to build and to run.
-        if step is not None and (self.step is None or STEPS.index(step) > STEPS.index(self.step)):
-            self._begun.append((step, time.monotonic()))
+    def _watch(self, event: Event) -> None:
+        if isinstance(event, StepBegan):
+            self._begun.append((event.step, time.monotonic()))
+        elif isinstance(event, LayerJudged):
+            self.layers.append(event.layer)
+        if (text := text_of(event)) is not None:
+            self.message = text
 
     def _read(self, reader: int) -> None:
         with open(reader, encoding="utf-8", errors="replace", newline="\n") as lines:

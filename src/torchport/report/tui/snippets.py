@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from torchport.explain.explanation import file_name
 from torchport.parity.result import Layer
+from torchport.runs.folder import file_name
 from torchport.runs.report import Report
 
 _RUNS = {".py": "python", ".sh": "sh"}

@@ -12,12 +12,13 @@ from collections import deque
 from pathlib import Path
 
 from torchport.errors import BuildError, DiskError, RunError
+from torchport.events import Say
 from torchport.files import cache_directory, write_atomically
-from torchport.targets.base import Progress
+from torchport.targets.base import Mode, Stopped, Todo
 from torchport.targets.candle.project import CARGO_TOML, RUNTIME, copy_runtime, crate_name
 
 
-def build(folder: Path, name: str, progress: Progress) -> Path:
+def build(folder: Path, name: str, say: Say) -> Path:
     """Compiles the project in `folder` and gives the program's path."""
     cargo = find_cargo()
     cache = cache_directory()
@@ -34,7 +35,7 @@ def build(folder: Path, name: str, progress: Progress) -> Path:
     if not (place / "Cargo.lock").is_file():
         write_atomically(place / "Cargo.lock", lock)
     target = cache / "target"
-    _compile([cargo, "build", "--manifest-path", str(place / "Cargo.toml")], target, progress)
+    _compile([cargo, "build", "--manifest-path", str(place / "Cargo.toml")], target, say)
     return target / "debug" / package
 
 
@@ -61,7 +62,7 @@ def _write_if_changed(path: Path, text: str) -> None:
         write_atomically(path, text)
 
 
-def _compile(command: list[str], target: Path, progress: Progress) -> None:
+def _compile(command: list[str], target: Path, say: Say) -> None:
     environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "CARGO_TERM_COLOR": "never"}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -70,13 +71,11 @@ def _compile(command: list[str], target: Path, progress: Progress) -> None:
     for line in process.stderr:
         tail.append(line)
         if "Blocking waiting for file lock" in line:
-            progress("waiting for another build to end")
+            say("waiting for another build to end")
         found = re.match(r"\s+Compiling (\S+)", line)
         if found:
             compiled += 1
-            progress(
-                f"building: {found.group(1)} ({compiled} crates so far; candle is built once per machine)"
-            )
+            say(f"building: {found.group(1)} ({compiled} crates so far; candle is built once per machine)")
     if process.wait() != 0:
         text = "".join(tail)
         if "No space left on device" in text:
@@ -87,8 +86,8 @@ def _compile(command: list[str], target: Path, progress: Progress) -> None:
         )
 
 
-def run(program: Path, folder: Path, trace: Path, mode: str, record: Path) -> str | None:
-    """Runs the port along a trace; gives what it complained of, if it did not come to its end."""
+def run(program: Path, folder: Path, trace: Path, mode: Mode, record: Path, name: str) -> Stopped | None:
+    """Runs the port along a trace; gives why it stopped, if it did not come to its end."""
     record.parent.mkdir(parents=True, exist_ok=True)
     record.unlink(missing_ok=True)
     command = [str(program), "--weights", str(folder / "model.safetensors")]
@@ -104,7 +103,12 @@ def run(program: Path, folder: Path, trace: Path, mode: str, record: Path) -> st
         raise RunError(
             "TP0601", f"the port stopped before it computed anything: {message}", where=str(folder)
         )
-    return message
+    left = _TODO.search(message)
+    todo = None if left is None else Todo(op=left["op"], layer=name, reason=left["text"])
+    return Stopped(message=message, todo=todo)
+
+
+_TODO = re.compile(r"TODO\(torchport\): (?P<text>(?P<op>\S+).*)")
 
 
 def _without_backtrace(text: str) -> str:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
 from torchport.files import write_atomically
-from torchport.targets.base import Conversion, Repro
+from torchport.targets.base import Repro
 from torchport.targets.candle.build import shared_runtime
 from torchport.targets.candle.project import crate_name, format_rust
-from torchport.targets.candle.writer import Generated
+from torchport.trace.plan import input_key, output_keys
+from torchport.trace.reading import Trace
+
+
+@dataclass(frozen=True)
+class Project:
+    """A generated project, and how its model is called."""
+
+    folder: Path
+    name: str
+    model: str
+    inputs: tuple[str, ...]
+    outputs: int
+
 
 _TEST = """\
 //! The least that was found to differ from PyTorch. `cargo test` fails until it agrees.
@@ -80,38 +94,44 @@ def candidate(inputs, here):
 '''
 
 
-def write_repro(conversion: Conversion, trace: Path, limits: Sequence[float]) -> Repro:
-    generated: Generated = conversion.details["generated"]
-    folder = conversion.folder
-    shutil.copyfile(trace, _made(folder / "tests" / "repro.safetensors"))
+def write_repro(
+    project: Project,
+    config: Mapping[str, int | float],
+    golden: Path,
+    limits: Sequence[float],
+    *,
+    is_plain: bool,
+) -> Repro:
+    """Writes the test beside the project's source, with a copy of the recorded values."""
+    folder = project.folder
+    shutil.copyfile(golden, _made(folder / "tests" / "repro.safetensors"))
     test = folder / "tests" / "repro.rs"
-    write_atomically(test, format_rust(_test(conversion, generated, trace, limits)))
-    source = Template(_CARGO).substitute(digest=shared_runtime().parent.name, names=generated.inputs)
-    return Repro(test, source)
+    write_atomically(test, format_rust(_test(project, config, golden, limits, is_plain)))
+    source = Template(_CARGO).substitute(digest=shared_runtime().parent.name, names=list(project.inputs))
+    return Repro(source, "cargo", test, "Rust test")
 
 
-def _test(conversion: Conversion, generated: Generated, trace: Path, limits: Sequence[float]) -> str:
-    from torchport.trace.reading import Trace
-
-    with Trace(trace) as recorded:
-        root = recorded.root
-    outputs = [f"output_{index}" for index in range(generated.outputs)]
-    keys = [root if index == 0 else f"{root}:{index}" for index in range(generated.outputs)]
+def _test(
+    project: Project, config: Mapping[str, int | float], golden: Path, limits: Sequence[float], is_plain: bool
+) -> str:
+    with Trace(golden) as recorded:
+        root = recorded.root or ""
+    outputs = [f"output_{index}" for index in range(project.outputs)]
     checks = [
         Template(_CHECK).substitute(limit=_float(limit), key=key, output=output)
-        for limit, key, output in zip(limits, keys, outputs, strict=True)
+        for limit, key, output in zip(limits, output_keys(root, project.outputs), outputs, strict=True)
     ]
     return Template(_TEST).substitute(
-        crate=crate_name(conversion.details["name"]),
-        model=generated.model,
-        module="use candle::Module;" if generated.is_plain else "",
-        config=", ".join(f"{name}: {_number(value)}" for name, value in generated.config.items()),
+        crate=crate_name(project.name),
+        model=project.model,
+        module="use candle::Module;" if is_plain else "",
+        config=", ".join(f"{name}: {_number(value)}" for name, value in config.items()),
         inputs="".join(
-            f'let {name} = recording.golden("{root}<{index}")?;'
-            for index, name in enumerate(generated.inputs)
+            f'let {name} = recording.golden("{input_key(root, index)}")?;'
+            for index, name in enumerate(project.inputs)
         ),
         outputs=outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})",
-        arguments=", ".join(f"&{name}" for name in generated.inputs),
+        arguments=", ".join(f"&{name}" for name in project.inputs),
         checks="".join(checks),
     )
 

@@ -30,6 +30,8 @@ class Generated:
     todos: list[Todo]
     inputs: list[str]
     outputs: int
+    structs: dict[str, str]
+    """Key of a module of the graph → the name of its struct."""
     is_plain: bool
     """The root takes and gives one tensor, so its `forward` is candle's `Module`."""
 
@@ -57,6 +59,7 @@ def generate(
         todos=library.todos,
         inputs=[rust.snake(item.name) for item in graph.root.inputs],
         outputs=len(graph.root.outputs),
+        structs={key: names[placed.struct.token] for key, placed in library.placed.items()},
         is_plain=root.struct.is_plain,
     )
 

@@ -1,6 +1,6 @@
 """Edits of generated source: shown as hunks, and made again in other source, whatever its variables are called."""
 
-from torchport.explain.edits import carried, edits_of, hunks
+from torchport.targets.candle.edits import carried, edits_of, hunks
 
 GENERATED = """\
 impl Block {

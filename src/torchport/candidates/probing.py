@@ -20,7 +20,7 @@ from torchport.errors import CaptureError
 
 
 @dataclass(frozen=True)
-class Call:
+class WatchedCall:
     """One call of a module: `path`, then `path#1` when it is called again."""
 
     name: str
@@ -37,9 +37,9 @@ class Probe(Protocol):
     `places` are where they are: under the names of forward's parameters, and in what it returns.
     """
 
-    def enter(self, call: Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]: ...
+    def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]: ...
 
-    def leave(self, call: Call, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]: ...
+    def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]: ...
 
 
 def run(
@@ -83,7 +83,7 @@ def is_closed(module: nn.Module) -> bool:
 class _Watcher:
     def __init__(self, root: str, probe: Probe):
         self.root, self.probe = root, probe
-        self.stack: list[Call] = []
+        self.stack: list[WatchedCall] = []
         self.counts: Counter[str] = Counter()
 
     def enter(self, path: str) -> Callable:
@@ -91,7 +91,7 @@ class _Watcher:
             base = path or self.root
             nth = self.counts[base]
             self.counts[base] += 1
-            call = Call(
+            call = WatchedCall(
                 name=f"{base}#{nth}" if nth else base,
                 path=path,
                 type=f"{type(module).__module__}.{type(module).__qualname__}",
@@ -117,7 +117,7 @@ class _Watcher:
         return leaves.replaced(output, lambda place, leaf: changed.get(place, leaf))
 
 
-def _must_be_plain(call: Call, place: leaves.Path, tensor: Tensor) -> None:
+def _must_be_plain(call: WatchedCall, place: leaves.Path, tensor: Tensor) -> None:
     kind = "quantized" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
     if kind != "strided":
         what = f"the output {leaves.described_path(place)} of {call.name} is a {kind} tensor"

@@ -1,0 +1,59 @@
+"""A capture as an artifact of a target, in the folder of a run: what a port and a slice of one have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from torchport.capture.recorder import Capture
+from torchport.events import Steps
+from torchport.runs.folder import RunFile, RunFolder
+from torchport.targets.base import Artifact, Options, Target
+
+
+@dataclass
+class Converted:
+    """The folder of a run, the target that made it, and the artifact in it."""
+
+    files: RunFolder
+    target: Target
+    artifact: Artifact
+    seconds: dict[str, float] = field(default_factory=dict)
+    """What the steps took that made it."""
+
+    @property
+    def name(self) -> str:
+        return self.files.name
+
+    @property
+    def folder(self) -> Path:
+        return self.files.path
+
+
+def converted(
+    capture: Capture,
+    target: Target,
+    folder: Path,
+    options: Options,
+    *,
+    weights: Mapping[str, torch.Tensor] | None = None,
+    steps: Steps | None = None,
+) -> Converted:
+    """Converts a capture, with its own weights or with others under the same names."""
+    steps = steps or Steps()
+    about = RunFile(
+        name=capture.name, target=target.name, options=options.model_dump(), project=target.project
+    )
+    files = RunFolder(folder, about)
+    # A report that lies there is of another capture; it must not outlive that one.
+    files.report.unlink(missing_ok=True)
+    with steps.step("convert", "writing the code"):
+        capture.save(files.captures)
+        given = capture.weights if weights is None else weights
+        has_values = not any(tensor.is_meta for tensor in capture.weights.values())
+        artifact = target.convert(capture.graph, given if has_values else None, files.project, options)
+        files.write()
+    return Converted(files, target, artifact, steps.seconds)

@@ -1,0 +1,105 @@
+"""The proof of a port: it is made ready, run along the recording in both modes, compared, and explained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchport.capture.graph import Graph
+from torchport.capture.manifest import read_manifest
+from torchport.capture.plan import make_plan
+from torchport.errors import RunError
+from torchport.events import CandidateStopped, Steps
+from torchport.explain import explained
+from torchport.explain.bench import Bench
+from torchport.explain.scene import Evidence
+from torchport.parity.rulebook import RuleBook
+from torchport.porting.conversion import Converted
+from torchport.runs.folder import RunFolder
+from torchport.runs.report import Report
+from torchport.runs.verdict import compare_run, written
+from torchport.targets.base import Artifact, Mode, Stopped, Todo
+
+MODES: tuple[Mode, ...] = ("lockstep", "chained")
+
+
+def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, steps: Steps) -> Report:
+    """The verdict on a port by the recording in `files`, written to the folder of the run."""
+    artifact, target = port.artifact, port.target.name
+    with steps.step("build", "building the port"):
+        artifact.prepare(steps.say)
+    stopped = _run(artifact, files, steps)
+    if stopped is not None and stopped.todo is not None:
+        return written(unsupported(target, files, (stopped.todo,), steps.seconds), files)
+    plan = make_plan(graph)
+    operations = {
+        call.name: [node.name for node in graph.modules[call.module].nodes] for call in plan.calls.values()
+    }
+    parity = compare_run(files, plan, rules, steps, operations)
+    if parity.passed and stopped is not None:
+        raise RunError("TP0601", f"the port stopped: {stopped.message}")
+    report = Report.of_parity(
+        parity,
+        target=target,
+        model=files.name,
+        seconds=steps.seconds,
+        files=_places(files),
+        stopped=None if stopped is None else stopped.message,
+    )
+    return written(report.model_copy(update={"notes": _notes(files)}), files)
+
+
+def explain(
+    report: Report, files: RunFolder, graph: Graph, bench: Bench, stored: Path | None, steps: Steps
+) -> Report:
+    """The report with the cause, if it can be found; the verdict stands without."""
+    try:
+        with steps.step("explain", "looking for the cause"):
+            report = explained(report, files, Evidence.of(files, graph, stored), bench)
+    except Exception as error:
+        steps.say(f"the cause could not be found: {type(error).__name__}: {error}")
+        return report
+    return written(report.model_copy(update={"seconds": dict(steps.seconds)}), files)
+
+
+def unsupported(
+    target: str, files: RunFolder, todos: tuple[Todo, ...], seconds: Mapping[str, float]
+) -> Report:
+    """The report on a port that cannot be run to its end, because operations are still to be written."""
+    return Report(
+        status="unsupported",
+        target=target,
+        model=files.name,
+        todos=todos,
+        seconds=dict(seconds),
+        files={name: str(path) for name, path in _places(files).items()},
+        notes=_notes(files),
+    )
+
+
+def _run(artifact: Artifact, files: RunFolder, steps: Steps) -> Stopped | None:
+    """Runs the artifact in both modes; gives why it stopped, the first time that it did."""
+    found: list[Stopped] = []
+    with steps.step("run", "running the port"):
+        for mode in MODES:
+            record = files.record(mode)
+            record.parent.mkdir(parents=True, exist_ok=True)
+            record.unlink(missing_ok=True)
+            stopped = artifact.run(files.captured("trace"), mode, record)
+            if stopped is not None:
+                steps.watch(CandidateStopped(stopped.message))
+                found.append(stopped)
+    return next((stopped for stopped in found if stopped.todo is not None), found[0] if found else None)
+
+
+def _places(files: RunFolder) -> dict[str, Path]:
+    return {"project": files.project, "capture": files.captures}
+
+
+def _notes(files: RunFolder) -> tuple[str, ...]:
+    """What is true of the port beside the verdict, as the capture of its own inputs knows it."""
+    writes = read_manifest(RunFolder(files.path, files.about).manifest)[1].get("writes", [])
+    if not writes:
+        return ()
+    state = f"the model writes to {', '.join(writes)} when it is called, and the port does not"
+    return (f"{state}: one call is proven, what is kept for the next is not",)

@@ -1,0 +1,169 @@
+"""The folder of a run: the one place that knows the names of the files in it.
+
+`run.json` says which target made it, with which options, and where the artifact is. Folders of earlier versions have no
+such file; what it would say is worked out from what is there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from torchport.errors import ManifestError, ReportError
+from torchport.files import write_atomically
+from torchport.targets.base import Mode
+from torchport.targets.registry import EARLIER_PROJECT, EARLIER_TARGET
+
+SCHEMA = 1
+RUN_FILE = "run.json"
+REPORT_FILE = "report.json"
+_CAPTURE = "capture"
+_RUN = "run"
+_AGAIN = "_again"
+_MANIFEST = "_manifest.json"
+Kind = Literal["manifest", "trace", "truth", "weights"]
+
+
+class RunFile(BaseModel):
+    """What `run.json` holds. Fields may be added, never renamed."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True, serialize_by_alias=True)
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    name: str
+    """What the model is called, and so the files of its capture."""
+    target: str
+    options: dict[str, Any] = Field(default_factory=dict)
+    project: str | None = None
+    """The folder of the artifact, from the folder of the run; None if the candidate left no files."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder with everything that belongs to one port, or to one comparison of two models."""
+
+    path: Path
+    about: RunFile
+    recording: str = field(default="")
+    """Of which inputs the values are: the name of the capture, or of a later recording on other inputs."""
+
+    def __post_init__(self) -> None:
+        if not self.recording:
+            object.__setattr__(self, "recording", self.about.name)
+
+    @property
+    def name(self) -> str:
+        return self.about.name
+
+    @property
+    def project(self) -> Path:
+        """The folder of the artifact."""
+        return self.path / (self.about.project or "project")
+
+    @property
+    def captures(self) -> Path:
+        return self.path / _CAPTURE
+
+    @property
+    def manifest(self) -> Path:
+        return self.captured("manifest")
+
+    def captured(self, kind: Kind) -> Path:
+        """A file of the recording."""
+        ending = "json" if kind == "manifest" else "safetensors"
+        return self.captures / f"{self.recording}_{kind}.{ending}"
+
+    def record(self, mode: Mode) -> Path:
+        """The trace of what the candidate computed."""
+        return self.path / _RUN / f"{mode}.safetensors"
+
+    @property
+    def report(self) -> Path:
+        return self.path / REPORT_FILE
+
+    @property
+    def page(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def snippets(self) -> Path:
+        return self.path / "snippets"
+
+    def snippet(self, layer: str) -> Path:
+        return self.snippets / file_name(layer)
+
+    @property
+    def minified(self) -> Path:
+        return self.path / "minified"
+
+    def on_other_inputs(self) -> RunFolder:
+        """The same folder, with the values of a recording on other inputs than those of the capture."""
+        return RunFolder(self.path, self.about, f"{self.name}{_AGAIN}")
+
+    def write(self) -> None:
+        write_atomically(self.path / RUN_FILE, self.about.model_dump_json(indent=1) + "\n")
+
+
+def open_folder(directory: str | Path) -> RunFolder:
+    """The run in a folder, also in one that an earlier version wrote."""
+    path = Path(directory)
+    about = _read(path / RUN_FILE)
+    return RunFolder(path, about if about is not None else _worked_out(path))
+
+
+def parts_there(path: Path) -> list[str]:
+    """Which parts of a run a folder has, for a message about what is missing."""
+    about = _read(path / RUN_FILE)
+    project = about.project if about is not None else EARLIER_PROJECT
+    return [name for name in (_CAPTURE, project, _RUN) if name and (path / name).is_dir()]
+
+
+def is_run(path: Path) -> bool:
+    return any((path / name).exists() for name in (RUN_FILE, REPORT_FILE, _RUN, _CAPTURE))
+
+
+def file_name(layer: str) -> str:
+    """A name for a file or folder that belongs to a layer."""
+    return re.sub(r"[^0-9A-Za-z_.-]+", "_", layer).strip(".") or "model"
+
+
+def _read(file: Path) -> RunFile | None:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReportError("TP0345", f"{file.name} cannot be read: {error}", where=str(file)) from error
+    try:
+        return RunFile.model_validate_json(text)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        place = ".".join(str(part) for part in wrong["loc"]) or "its beginning"
+        message = f"{file.name} is cut off or wrong at {place}: {wrong['msg']}"
+        raise ReportError("TP0345", message, where=str(file)) from error
+
+
+def _worked_out(path: Path) -> RunFile:
+    """What an earlier version would have written."""
+    name = _only_capture(path)
+    project = EARLIER_PROJECT if (path / EARLIER_PROJECT).is_dir() else None
+    return RunFile(name=name, target=EARLIER_TARGET, project=project)
+
+
+def _only_capture(path: Path) -> str:
+    """The name of the one capture in the folder, beside which there may be a recording on other inputs."""
+    names = {file.name.removesuffix(_MANIFEST) for file in (path / _CAPTURE).glob(f"*{_MANIFEST}")}
+    ports = sorted(name for name in names if name.removesuffix(_AGAIN) not in names - {name})
+    if len(ports) != 1:
+        found = f"holds {len(ports)} ports ({', '.join(ports)})" if ports else "holds no port"
+        raise ManifestError(
+            "TP0301",
+            f"{path} {found}",
+            where=str(path),
+            fix="give the directory that `torchport port --out` wrote, with one port in it",
+        )
+    return ports[0]

@@ -1,0 +1,157 @@
+"""A generated cargo project as an artifact: what was generated, what the user made of it, built and run.
+
+Beside the project, `generated` has the source as it was written and the facts about it. A project without checks cannot
+be watched, so `checked` has the same code with them, which is what the proof runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from torchport.capture.graph import Graph
+from torchport.errors import BuildError, UsageError
+from torchport.events import Say
+from torchport.files import write_atomically
+from torchport.targets.base import Artifact, Mode, Repro, SourceMap, Stopped, Todo
+from torchport.targets.candle import build, edits, repro, sources
+from torchport.targets.candle.writer import Generated
+
+SOURCE = Path("src") / "model.rs"
+WEIGHTS = "model.safetensors"
+_FACTS = "facts.json"
+
+
+class Facts(BaseModel):
+    """What was known when the source was generated and cannot be read from it again."""
+
+    model_config = ConfigDict(frozen=True)
+
+    model: str
+    """The name of the root struct."""
+    inputs: tuple[str, ...]
+    outputs: int
+    is_plain: bool
+    """Whether the root takes and gives one tensor, so that its `forward` is that of candle's `Module`."""
+    config: dict[str, int | float]
+    structs: dict[str, str]
+    """Key of a module of the graph → its struct."""
+
+    @classmethod
+    def of(cls, generated: Generated) -> Facts:
+        return cls(
+            model=generated.model,
+            inputs=tuple(generated.inputs),
+            outputs=generated.outputs,
+            is_plain=generated.is_plain,
+            config=generated.config,
+            structs=generated.structs,
+        )
+
+
+@dataclass
+class CandleArtifact:
+    folder: Path
+    name: str
+    todos: tuple[Todo, ...] = ()
+    _program: Path | None = field(default=None, repr=False)
+
+    @property
+    def source(self) -> Path:
+        return self.folder / SOURCE
+
+    @property
+    def twin(self) -> Path:
+        """Where the same code with checks is, if the project itself has none."""
+        return twin_of(self.folder)
+
+    @property
+    def watched(self) -> Path:
+        """The project that shows what it computes."""
+        return self.twin if self.twin.is_dir() else self.folder
+
+    @property
+    def stored(self) -> Path | None:
+        return self.watched / WEIGHTS
+
+    @property
+    def facts(self) -> Facts | None:
+        """None for a project of an earlier version, which did not keep them."""
+        try:
+            return Facts.model_validate_json((_generated(self.folder) / _FACTS).read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def keep(self, generated: Generated) -> None:
+        """Remembers the source as it was generated, and the facts about it."""
+        place = _generated(self.folder)
+        write_atomically(place / SOURCE.name, self.source.read_bytes())
+        write_atomically(place / _FACTS, Facts.of(generated).model_dump_json(indent=1) + "\n")
+
+    def texts(self) -> tuple[str, str] | None:
+        """The source as it was generated and as it is now, if both are known."""
+        before = _generated(self.folder) / SOURCE.name
+        if not before.is_file() or not self.source.is_file():
+            return None
+        return before.read_text(encoding="utf-8"), self.source.read_text(encoding="utf-8")
+
+    def sources(self, graph: Graph) -> SourceMap | None:
+        if not self.source.is_file():
+            return None
+        facts = self.facts
+        return sources.read(self.source, graph, None if facts is None else facts.structs)
+
+    def edits(self) -> tuple[str, ...]:
+        texts = self.texts()
+        return () if texts is None else edits.hunks(*texts, self.source.name)
+
+    def variants(self, edited: Artifact) -> Iterator[bool]:
+        texts = edited.texts() if isinstance(edited, CandleArtifact) else None
+        generated = self.source.read_text(encoding="utf-8")
+        for text in edits.carried(edits.edits_of(*texts), generated) if texts else ():
+            self.source.write_text(text, encoding="utf-8")
+            yield True
+        self.source.write_text(generated, encoding="utf-8")
+        yield False
+
+    def prepare(self, say: Say) -> None:
+        self._must_be_its_twin()
+        self._program = build.build(self.watched, self.name, say)
+
+    def run(self, golden: Path, mode: Mode, record: Path) -> Stopped | None:
+        if self._program is None:
+            raise BuildError(
+                "TP0502", f"{self.folder} was not built before it is run", where=str(self.folder)
+            )
+        return build.run(self._program, self.watched, golden, mode, record, self.name)
+
+    def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
+        facts = self.facts
+        if facts is None:
+            message = (
+                f"{self.folder} was generated by an earlier version, which did not keep what a test needs"
+            )
+            raise UsageError("TP0801", message, fix="port the model again")
+        project = repro.Project(self.folder, self.name, facts.model, facts.inputs, facts.outputs)
+        return repro.write_repro(project, facts.config, golden, limits, is_plain=facts.is_plain)
+
+    def _must_be_its_twin(self) -> None:
+        """An edit would be in the project that ships and not in the one that is proven."""
+        texts = self.texts()
+        if self.twin.is_dir() and texts is not None and texts[0] != texts[1]:
+            raise UsageError(
+                "TP0804",
+                f"{self.source} was edited, and has no checks in it by which it could be proven",
+                where=str(self.source),
+            )
+
+
+def twin_of(folder: Path) -> Path:
+    return folder.with_name("checked")
+
+
+def _generated(folder: Path) -> Path:
+    return folder.with_name("generated")
