@@ -20,7 +20,10 @@ GROUP = "torchport.targets"
 DEFAULT = "candle"
 EARLIER_TARGET, EARLIER_PROJECT = "candle", "rust"
 """What every folder of a run is of that was written before such a folder said so itself."""
-_OWN = {"candle": "torchport.targets.candle.target:TARGET"}
+_OWN = {
+    "candle": "torchport.targets.candle.target:TARGET",
+    "torch": "torchport.targets.torch.target:TARGET",
+}
 _OWN_REQUIREMENTS = ("torchport.targets.candle.requirements:REQUIREMENTS",)
 """For `doctor`, which must work where torch is missing: these modules do not import it."""
 

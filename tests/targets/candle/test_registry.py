@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import torchport
-from torchport.targets.base import Unmapped
+from torchport.targets.base import Todo
 from torchport.targets.candle import ops
 from torchport.targets.candle.registry import OPS, overload, register, rows
 from torchport.targets.candle.target import TARGET
@@ -37,10 +37,8 @@ class Calls(nn.Module):
         return self.function(x)
 
 
-def unmapped(tmp_path: Path, model: nn.Module, x: Tensor) -> tuple[Unmapped, ...]:
-    conversion = torchport.port(model, (x,), out=tmp_path).conversion
-    assert conversion is not None
-    return conversion.unmapped
+def unmapped(tmp_path: Path, model: nn.Module, x: Tensor) -> tuple[Todo, ...]:
+    return torchport.port(model, (x,), out=tmp_path).artifact.todos
 
 
 @pytest.mark.parametrize(

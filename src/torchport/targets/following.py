@@ -1,0 +1,77 @@
+"""Following a golden trace, for an artifact that runs inside this process: what it records, and what it goes on with.
+
+In: the golden trace and the mode. Each value that the artifact computes is shown to `watch` under its key. Out: the
+trace of the run, as a program of another target writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from torchport.targets.base import Mode
+from torchport.trace.plan import is_input_key
+from torchport.trace.reading import Trace
+from torchport.trace.writing import write_tensors
+
+
+class Follower:
+    """Records the run of an artifact along a golden trace. The trace is written at the end, also after an error."""
+
+    def __init__(self, golden: Path, mode: Mode, record: Path) -> None:
+        self.golden = Trace(golden)
+        self.mode, self.record = mode, record
+        self._values: dict[str, torch.Tensor] = {}
+        self._begun: dict[str, None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        metadata = {
+            "schema": "1",
+            "root": self.golden.root or "",
+            "mode": self.mode,
+            "begun": json.dumps(list(self._begun)),
+        }
+        write_tensors(self.record, self._values, metadata)
+        self.golden.__exit__(kind, error, traceback)
+
+    def watch(self, key: str, value: torch.Tensor) -> torch.Tensor:
+        """Takes the value that was computed for a key, and gives the value to go on with."""
+        if is_input_key(key):
+            self._begun[key.rpartition("<")[0]] = None
+        if not self.golden.has(key):
+            self._record(key, value)
+            return value
+        known = self.golden.get(key)
+        if self._is_worth_recording(key, value, known):
+            self._record(key, value)
+        if self.mode == "chained":
+            return value
+        return known.to(value.dtype) if known.is_floating_point() == value.is_floating_point() else known
+
+    def _is_worth_recording(self, key: str, value: torch.Tensor, known: torch.Tensor) -> bool:
+        """An input that is another call's output is recorded only if something else was handed over."""
+        if not is_input_key(key) or key in self.golden:
+            return True
+        return self.mode == "lockstep" and not _is_same(value, known)
+
+    def _record(self, key: str, value: torch.Tensor) -> None:
+        # A copy: the artifact may write to its own memory again. A key that was recorded before stays as it was.
+        self._values.setdefault(key, value.detach().clone())
+
+
+def _is_same(value: torch.Tensor, known: torch.Tensor) -> bool:
+    if value.shape != known.shape or value.dtype != known.dtype:
+        return False
+    return bool(((value == known) | ((value != value) & (known != known))).all())
