@@ -14,7 +14,6 @@ from torch import nn
 import torchport
 from torchport import Port, Report
 from torchport.errors import ReportError
-from torchport.explain.minify import minify
 
 
 class Block(nn.Module):
@@ -58,10 +57,10 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Port:
 @pytest.fixture
 def source(port: Port) -> Iterator[Path]:
     """The port's Rust; it is as before after a test."""
-    assert port.source is not None
-    before = port.source.read_text()
-    yield port.source
-    port.source.write_text(before)
+    assert port.artifact.source is not None
+    before = port.artifact.source.read_text()
+    yield port.artifact.source
+    port.artifact.source.write_text(before)
 
 
 def edit(source: Path, old: str, new: str) -> None:
@@ -156,7 +155,7 @@ def test_without_explanation_nothing_is_kept(port: Port, source: Path) -> None:
     edit(source, "ops::gelu(", "ops::gelu_tanh(")
     report = port.check(explain=False)
     assert report.first_divergence is not None
-    assert report.first_divergence.operation is None and report.seconds.explain is None
+    assert report.first_divergence.operation is None and "explain" not in report.seconds
 
 
 def test_weights_that_are_not_the_recorded_ones_are_told(port: Port) -> None:
@@ -180,7 +179,7 @@ def test_the_smallest_case_is_one_operation_that_fails_elsewhere(
     port: Port, source: Path, tmp_path: Path
 ) -> None:
     edit(source, "ops::gelu(", "ops::gelu_tanh(")
-    found = minify(port)
+    found = port.minify()
     assert found.operations == ("aten.gelu.default",)
     assert sum(torch.Size(shape).numel() for shape in found.inputs.values()) <= 16
     assert "they differ" in found.output
@@ -197,4 +196,4 @@ def test_the_smallest_case_is_one_operation_that_fails_elsewhere(
 
 def test_a_port_that_agrees_cannot_be_reduced(port: Port) -> None:
     with pytest.raises(ReportError, match="TP0343"):
-        minify(port)
+        port.minify()

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from torchport import Port
-from torchport.explain.minify import minify
 
 from ..test_faults import BERT, RESNET, bert, resnet18  # noqa: F401
 
@@ -43,7 +42,7 @@ def test_a_fault_is_reduced_to_a_few_operations_that_fail_alone(
 ) -> None:
     plant, culprit = {"bert": BERT, "resnet18": RESNET}[port.name][fault]
     plant(port.artifact.folder)
-    found = minify(port)
+    found = port.minify()
     assert found.layer == culprit
     assert 1 <= len(found.operations) <= 3, found.operations
     assert Path(found.script).read_text().count("torch.ops.aten.") == len(found.operations)

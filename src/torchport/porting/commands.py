@@ -11,10 +11,8 @@ from torchport.capture.recorder import Capture, GoldenRecorder, record
 from torchport.capture.spec import load_spec, run_script
 from torchport.errors import CaptureError, UsageError
 from torchport.events import Message, Watcher
-from torchport.explain.minify import Minified, minify
-from torchport.explain.scene import Evidence
+from torchport.explain.minify import Minified
 from torchport.parity.rulebook import rules_for
-from torchport.porting.bench import PortBench
 from torchport.porting.hints import read_hints, wished_axes
 from torchport.porting.port import Port, explained_todos, must_be_writable, port, safe_name
 from torchport.runs.report import Report
@@ -169,6 +167,4 @@ def minify_port(directory: Path, *, watch: Watcher) -> Minified:
     """Checks a port again, and reduces what fails to the least that still does."""
     made = Port.open(directory)
     made.watch = watch
-    report = made.check()
-    bench = PortBench(made.target, made.artifact, lambda text: watch(Message(text)))
-    return minify(report, made.files, Evidence.of(made.files, made.graph, made.artifact.stored), bench)
+    return made.minify()

@@ -22,7 +22,9 @@ from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import record
 from torchport.capture.symbols import parse_dynamic
 from torchport.errors import DiskError, ManifestError
-from torchport.events import Steps, Watcher, ignore
+from torchport.events import Message, Steps, Watcher, ignore
+from torchport.explain.minify import Minified, minify
+from torchport.explain.scene import Evidence
 from torchport.parity.rulebook import RuleBook, rules_for
 from torchport.porting import proof, recording
 from torchport.porting.bench import PortBench
@@ -85,6 +87,12 @@ class Port(Converted):
         with steps.step("capture", "recording the model on other inputs"):
             files = recording.record_again(self.model, self.files, self.target, given, kwargs or {})
         return self._proven(files, rules, steps, explain)
+
+    def minify(self) -> Minified:
+        """Checks the port, and reduces what fails to the least that still does, as a script and a test."""
+        report = self.check()
+        bench = PortBench(self.target, self.artifact, lambda text: self.watch(Message(text)))
+        return minify(report, self.files, Evidence.of(self.files, self.graph, self.artifact.stored), bench)
 
     def _proven(self, files: RunFolder, rules: RuleBook, steps: Steps, explain: bool) -> Report:
         graph = recording.sound(files, self.artifact.stored)
