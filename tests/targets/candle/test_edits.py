@@ -1,6 +1,7 @@
 """Edits of generated source: shown as hunks, and made again in other source, whatever its variables are called."""
 
-from torchport.targets.candle.edits import carried, edits_of, hunks
+from torchport.targets.candle.edits import carried, edits_of
+from torchport.targets.hunks import hunks
 
 GENERATED = """\
 impl Block {

@@ -19,6 +19,7 @@ from torchport.files import write_atomically
 from torchport.targets.base import Artifact, Mode, Repro, SourceMap, Stopped, Todo
 from torchport.targets.candle import build, edits, repro, sources
 from torchport.targets.candle.writer import Generated
+from torchport.targets.hunks import hunks
 
 SOURCE = Path("src") / "model.rs"
 WEIGHTS = "model.safetensors"
@@ -106,7 +107,7 @@ class CandleArtifact:
 
     def edits(self) -> tuple[str, ...]:
         texts = self.texts()
-        return () if texts is None else edits.hunks(*texts, self.source.name)
+        return () if texts is None else hunks(*texts, self.source.name)
 
     def variants(self, edited: Artifact) -> Iterator[bool]:
         texts = edited.texts() if isinstance(edited, CandleArtifact) else None

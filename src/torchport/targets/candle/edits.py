@@ -31,19 +31,6 @@ class Edit:
     after: tuple[str, ...]
 
 
-def hunks(generated: str, edited: str, name: str) -> tuple[str, ...]:
-    """The difference as a reader wants it: hunks of a unified diff, each with its line numbers."""
-    lines = difflib.unified_diff(
-        generated.splitlines(), edited.splitlines(), f"{name} (generated)", name, n=1, lineterm=""
-    )
-    found: list[list[str]] = []
-    for line in list(lines)[2:]:
-        if line.startswith("@@"):
-            found.append([])
-        found[-1].append(line)
-    return tuple("\n".join(hunk) for hunk in found)
-
-
 def edits_of(generated: str, edited: str) -> list[Edit]:
     """The difference in tokens; white space and comments do not count."""
     ours, theirs = _tokens(generated), _tokens(edited)

@@ -6,7 +6,6 @@ example of a target: the graph and the weights are two files, and an interpreter
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from torchport.errors import RunError, WeightsError
 from torchport.events import Say
 from torchport.targets.base import Artifact, Mode, Options, Repro, SourceMap, Stopped, Todo
 from torchport.targets.following import Follower
+from torchport.targets.hunks import hunks
 from torchport.targets.torch.edits import carried, changes
 from torchport.trace.plan import input_keys
 from torchport.trace.reading import Trace
@@ -100,13 +100,8 @@ class TorchArtifact:
         return None
 
     def edits(self) -> tuple[str, ...]:
-        before, now = (
-            (self.folder / name).read_text(encoding="utf-8").splitlines() for name in (_GENERATED, GRAPH)
-        )
-        lines = list(difflib.unified_diff(before, now, _GENERATED, GRAPH, n=1, lineterm=""))[2:]
-        starts = [index for index, line in enumerate(lines) if line.startswith("@@")]
-        ends = [*starts[1:], len(lines)]
-        return tuple("\n".join(lines[start:end]) for start, end in zip(starts, ends, strict=True))
+        before, now = ((self.folder / name).read_text(encoding="utf-8") for name in (_GENERATED, GRAPH))
+        return hunks(before, now, GRAPH)
 
     def variants(self, edited: Artifact) -> Iterator[bool]:
         graph = self._graph(_GENERATED)

@@ -1,0 +1,3 @@
+//! Net on candle.
+
+pub mod model;

@@ -1,0 +1,3 @@
+//! Block on candle.
+
+pub mod model;
