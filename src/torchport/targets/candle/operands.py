@@ -8,7 +8,7 @@ from torchport.capture import graph as g
 from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args, shown
 from torchport.targets.candle.body import Unsupported
-from torchport.targets.candle.code import Code, call, code
+from torchport.targets.candle.code import Code, call, code, slice_of
 from torchport.targets.candle.emit import Emitter
 
 
@@ -82,6 +82,11 @@ def number(e: Emitter, value: Any, role: str | None, kind: str = "f64") -> Code:
     if kind == "f64" and isinstance(value, int) and value != _LARGEST and int(float(value)) != value:
         raise Unsupported(f"{role or 'a number'}={value} is not exact in 64-bit floating point")
     return e.slot(int(value) if isinstance(value, bool) else value, role, kind)
+
+
+def numbers(e: Emitter, values: list[int], role: str) -> Code:
+    """Numbers of one role as a `&[usize]`."""
+    return slice_of([e.slot(value, role) for value in values])
 
 
 def is_read(e: Emitter, a: Args, index: int) -> bool:

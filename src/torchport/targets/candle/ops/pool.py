@@ -5,8 +5,7 @@ from __future__ import annotations
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.code import Code, call, optional, slice_of
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.operands import is_read, per_axis
-from torchport.targets.candle.ops.layers import numbers
+from torchport.targets.candle.operands import is_read, numbers, per_axis
 from torchport.targets.candle.registry import Several, op
 
 
