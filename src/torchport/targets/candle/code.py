@@ -30,7 +30,7 @@ class InputName:
 
 @dataclass(frozen=True)
 class StructName:
-    """The name of a struct, by the order in which structs were found."""
+    """The name of a struct, by its position in the library of structs."""
 
     index: int
 
@@ -124,6 +124,10 @@ Piece = Code | Part | str | int
 """What code is put together from. A number is written in digits, a bool as `true` or `false`."""
 
 
+def as_code(piece: Piece) -> Code:
+    return Code(_parts(piece))
+
+
 def code(template: str, *pieces: Piece, **named: Piece) -> Code:
     """A template with a piece for each `{}` or `{name}`; a brace of Rust is written twice, as for `str.format`."""
     following = iter(pieces)
@@ -180,7 +184,7 @@ def _parts(piece: Piece) -> tuple[str | Part, ...]:
     if isinstance(piece, int):
         return (str(piece),)
     if isinstance(piece, str | Part):
-        return (piece,)
+        return (piece,) if piece != "" else ()
     raise TypeError(f"{piece!r} is not code, a text or a whole number")
 
 

@@ -18,6 +18,7 @@ from torchport.targets.candle.code import (
     Parameter,
     Piece,
     Slot,
+    as_code,
     code,
     joined,
     optional,
@@ -31,13 +32,17 @@ FALLBACK = "ys"
 _LONG_ARGUMENT = 44
 _LONG_OPERAND = 72
 _LONG_CHAIN = 160
+"""An expression that is wider gets a name before it is an argument, an operand or the receiver of a method."""
 
 
 class Emitter:
+    """What operations and layers of one module are written with."""
+
     def __init__(self, graph: g.Graph, module: g.Module, checks: str):
         self.graph, self.module, self.checks = graph, module, checks
         self.body = Body()
         self.values: dict[g.Ref, Value] = {}
+        """How each value is written, for all values that are known so far."""
         self.metas: dict[g.Ref, g.TensorMeta] = {}
         self.sizes: set[str] = set()
         """The free sizes that the code reads."""
@@ -56,7 +61,7 @@ class Emitter:
         With `new`, the constructor reads it; otherwise `forward` does.
         """
         self.body.numbers.append(Number(value, role, kind, in_forward=not new))
-        return joined("", [Slot(len(self.body.numbers) - 1)])
+        return as_code(Slot(len(self.body.numbers) - 1))
 
     def add_field(self, name: str, type_: Piece, init: Piece) -> str:
         """Adds a field to the struct and gives its name, which may be longer than the one asked for."""
@@ -64,7 +69,7 @@ class Emitter:
         while unique in self._field_names:
             unique, number = f"{rust.snake(name)}_{number}", number + 1
         self._field_names.add(unique)
-        self.body.fields.append(Field(unique, joined("", [type_]), joined("", [init])))
+        self.body.fields.append(Field(unique, as_code(type_), as_code(init)))
         return unique
 
     def declare(self, name: str) -> tuple[str, frozenset[Binding]]:
@@ -112,7 +117,7 @@ class Emitter:
         value = self.values[arg]
         name, reads = self.declare(value.hint or FALLBACK)
         self.write(code("let {} = {};", name, value.code))
-        named = Value(code("{}", name), "owned", reads)
+        named = Value(as_code(name), "owned", reads)
         self.values[arg] = named
         return named
 

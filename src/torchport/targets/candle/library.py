@@ -42,8 +42,7 @@ class Library:
             self._add_level(keys, config, checks)
 
     def group_of(self, key: str) -> Group:
-        struct = self.placed[key].struct
-        return next(group for group in self.groups if group.struct is struct)
+        return self.groups[self.placed[key].struct.name.index]
 
     def _add_level(self, keys: list[str], config: Config, checks: str) -> None:
         alike: dict[Hashable, dict[str, Body]] = {}
@@ -65,7 +64,7 @@ class Library:
             inputs=len(module.inputs),
             outputs=len(module.outputs),
             sizes=tuple(body.given_sizes),
-            params=settled.params,
+            params=tuple(settled.params),
             uses_config=settled.uses_config,
         )
         self.groups.append(Group(struct, list(bodies), body, settled))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torchport.capture import graph as g
 from torchport.targets.candle.body import Unsupported
-from torchport.targets.candle.code import Code, code, joined
+from torchport.targets.candle.code import Code, as_code, code, joined
 
 Digits = Callable[[int], Code]
 """How a number inside the expression is written."""
@@ -18,7 +18,7 @@ def size_code(expr: g.Expr, digits: Digits) -> Code:
 
 def _with_parentheses(expr: g.Expr, digits: Digits) -> Code:
     if isinstance(expr, str):
-        return code("{}", expr)
+        return as_code(expr)
     if isinstance(expr, int):
         return digits(expr)
     operation, operands = expr[0], expr[1:]

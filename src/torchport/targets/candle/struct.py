@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torchport.targets.candle.code import StructName
 
@@ -16,7 +16,7 @@ class Param:
     """The Rust type: `usize`, `i64` or `f64`."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Struct:
     """A struct that one or several modules become."""
 
@@ -25,8 +25,9 @@ class Struct:
     outputs: int
     sizes: tuple[str, ...]
     """Free sizes that `forward` is given beside its tensors."""
-    params: list[Param] = field(default_factory=list)
-    uses_config: bool = False
+    params: tuple[Param, ...]
+    uses_config: bool
+    """Whether its constructor is given the Config."""
 
     @property
     def is_plain(self) -> bool:

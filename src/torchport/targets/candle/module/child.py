@@ -24,6 +24,8 @@ class Vector:
 
 @dataclass(frozen=True)
 class Child:
+    """A module that another module calls, as the struct of the caller holds it."""
+
     place: str
     """The expression that holds it: `self.dense`, `self.layers[1]`."""
     method: str

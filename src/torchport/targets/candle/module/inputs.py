@@ -5,14 +5,14 @@ from __future__ import annotations
 from torchport.capture import graph as g
 from torchport.targets.candle import rust
 from torchport.targets.candle.body import GeneratedTodo, Value
-from torchport.targets.candle.code import Code, InputName, Parameter, code, joined, tuple_of
+from torchport.targets.candle.code import Code, InputName, Parameter, as_code, code, tuple_of
 from torchport.targets.candle.emit import Emitter
 
 
 def declare_inputs(e: Emitter) -> None:
     for index, item in enumerate(e.module.inputs):
         ref, name = g.Ref(item.name), InputName(index)
-        e.values[ref] = Value(joined("", [name]), "ref")
+        e.values[ref] = Value(as_code(name), "ref")
         e.metas[ref] = item.meta
         e.body.inputs.append(name)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torchport.capture import graph as g
 from torchport.targets.candle.body import Binding, Value
-from torchport.targets.candle.code import Code, code, joined
+from torchport.targets.candle.code import Code, as_code, code, joined
 from torchport.targets.candle.emit import FALLBACK, Emitter
 from torchport.targets.candle.module.child import Child, Vector, note_call
 
@@ -76,7 +76,7 @@ def write_loop(e: Emitter, children: Mapping[str, Child], loop: Loop) -> None:
         code("{} = {}.forward({})?;", name, item, joined(", ", arguments)),
         code("}}"),
     )
-    e.values[g.Ref(last.name)] = Value(code("{}", name), "owned", reads)
+    e.values[g.Ref(last.name)] = Value(as_code(name), "owned", reads)
     for node in loop.calls:
         if node.outputs[0] is not None:
             e.metas[g.Ref(node.name)] = node.outputs[0]

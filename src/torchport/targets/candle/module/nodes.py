@@ -9,7 +9,7 @@ from torchport.capture.hooks import UNKNOWN
 from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import GeneratedTodo, Unsupported, Value
-from torchport.targets.candle.code import Code, call, code, joined
+from torchport.targets.candle.code import Code, as_code, call, code, joined
 from torchport.targets.candle.emit import FALLBACK, Emitter
 from torchport.targets.candle.module.child import Child, note_call
 from torchport.targets.candle.module.loops import find_loop, write_loop
@@ -73,7 +73,7 @@ def _destructure(e: Emitter, node: g.Node, value: Code) -> None:
             names.append("_")
             continue
         name, reads = e.declare(_output_name(node, index))
-        e.values[ref] = Value(code("{}", name), "owned", reads)
+        e.values[ref] = Value(as_code(name), "owned", reads)
         names.append(name)
     e.write(code("let ({}) = {};", joined(", ", names), value))
 

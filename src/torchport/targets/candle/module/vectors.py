@@ -56,7 +56,7 @@ def add_vector(e: Emitter, placed: Mapping[str, Placed], keys: list[str]) -> dic
 def _kind(e: Emitter, placed: Mapping[str, Placed], key: str) -> Hashable:
     """Children of equal kind can be items of one Vec."""
     if key in placed:
-        return id(placed[key].struct)
+        return placed[key].struct.name
     layer, _ = _alone(e, key)
     return (layer.constructor, layer.method)
 
