@@ -1,4 +1,4 @@
-"""What is written for one module: the fields of its struct, the statements of its `forward`, and its numbers."""
+"""The body that one module becomes: the fields of its struct, the statements of its `forward`, and its numbers."""
 
 from __future__ import annotations
 

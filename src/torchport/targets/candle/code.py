@@ -112,7 +112,7 @@ class Code:
         return joined("", (*rest, str(last).removesuffix(suffix)))
 
     def without_outer_parentheses(self) -> Code:
-        """What stands between the first and the last character, if these are a pair of parentheses."""
+        """The code between its first and last character if these are a pair of parentheses, else all of it."""
         outline = self.filled(lambda part: "_")
         if not outline.startswith("(") or _end_of_pair(outline) != len(outline) - 1:
             return self
@@ -121,7 +121,7 @@ class Code:
 
 EMPTY = Code(())
 Piece = Code | Part | str | int
-"""What code is put together from. A number is written in digits, a bool as `true` or `false`."""
+"""Anything that code is put together from. A number is written in digits, a bool as `true` or `false`."""
 
 
 def as_code(piece: Piece) -> Code:

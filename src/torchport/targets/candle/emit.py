@@ -36,7 +36,7 @@ _LONG_CHAIN = 160
 
 
 class Emitter:
-    """What operations and layers of one module are written with."""
+    """Holds what is known while a module is written, and writes its values, names and numbers."""
 
     def __init__(self, graph: g.Graph, module: g.Module, checks: str):
         self.graph, self.module, self.checks = graph, module, checks

@@ -223,7 +223,7 @@ class _Writer:
 
 
 _RUNTIME_USES = {"check": r"\bcheck!", "ops": r"\bops::", "Probe": r"\bProbe\b"}
-"""What is imported from the runtime crate, and how code reads that uses it."""
+"""Item of the runtime crate → pattern of code that uses it, for which it must be imported."""
 
 
 def _init(name: str, init: str) -> str:

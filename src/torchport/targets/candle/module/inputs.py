@@ -1,4 +1,4 @@
-"""What a module reads from outside: its inputs, and its weights as fields."""
+"""The tensors that a module reads from outside: its inputs as arguments, its weights as fields."""
 
 from __future__ import annotations
 

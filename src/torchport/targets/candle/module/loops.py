@@ -89,7 +89,7 @@ def _count_as_read(e: Emitter, calls: Sequence[g.Node]) -> None:
 
 
 def _first_value(e: Emitter, arg: g.Ref) -> Code:
-    """What the loop's variable is at the start: the value itself if nothing else reads it any more, else a clone."""
+    """The value that the loop's variable starts with: the value itself if nothing else reads it, else a clone."""
     value = e.values[arg]
     is_free = value.form == "expr" or (value.form == "owned" and e.unread[arg.name] == 0)
     return value.code if is_free else value.code.cloned
