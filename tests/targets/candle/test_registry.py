@@ -12,7 +12,9 @@ from torch import Tensor, nn
 import torchport
 from torchport.targets.base import Todo
 from torchport.targets.candle import ops
-from torchport.targets.candle.registry import OPS, overload, register, rows
+from torchport.targets.candle.arguments import overload
+from torchport.targets.candle.code import EMPTY, call
+from torchport.targets.candle.registry import OPS, register, rows
 from torchport.targets.candle.target import TARGET
 
 assert ops  # importing it fills the table
@@ -53,7 +55,7 @@ def unmapped(tmp_path: Path, model: nn.Module, x: Tensor) -> tuple[Todo, ...]:
 )
 def test_a_name_that_torch_does_not_know_raises(name: str) -> None:
     with pytest.raises(ValueError, match=f"torch has no operation {name}"):
-        register(name, lambda e, a: "")
+        register(name, lambda e, a: EMPTY)
     assert name not in OPS
 
 
@@ -94,7 +96,7 @@ def test_an_argument_with_its_default_need_not_be_read(tmp_path: Path) -> None:
 
 def test_a_function_that_reads_no_argument_becomes_a_todo_too(tmp_path: Path) -> None:
     del OPS["aten.add.Tensor"]
-    register("aten.add.Tensor", lambda e, a: f"ops::add({e.ref(a['self'])}, {e.ref(a['other'])})?")
+    register("aten.add.Tensor", lambda e, a: call("ops::add", e.ref(a["self"]), e.ref(a["other"])))
     (todo,) = unmapped(tmp_path, Calls(lambda x: torch.add(x, x, alpha=2)), torch.randn(3, 4))
     assert "alpha=2" in todo.reason
 

@@ -1,7 +1,7 @@
 """Names for numbers: which of a model's sizes are fields of `Config`, and which follow from others.
 
-In: the numbers of the model's own config and attributes, and the user's hints. Out: Rust expressions such as
-`cfg.hidden_size / cfg.num_attention_heads`. A number that nothing names stays a literal.
+In: the numbers in the model's own config or attributes, and the user's hints. Out: Rust expressions such as
+`cfg.hidden_size / cfg.num_attention_heads`. A number that has no name there stays a literal.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "eps": (r"eps",),
     "add": (r"eps",),
 }
-"""For what a number is, the names that may stand for it, the likeliest first."""
+"""Role of a number → patterns of the names that may stand for it, the likeliest first."""
 _NOT_SIZES = re.compile(r"_id$|token|dropout|layers?$|depth|range|version|prob|theta|_std|initializer")
+"""Names that never stand for a size, although their values may be equal to one."""
 _SIZES = re.compile(r"(_dim|_size|_classes|_model|_heads?|nhead|_layers?|_length|_channels|_features)$|^n_")
-"""Attributes of a model without a config that say what a size is."""
+"""Names of attributes that become Config fields if the model has no config."""
 _COUNTS = re.compile(r"layer|depth|block")
+"""Names that may stand for the length of a list of modules."""
 _LEAST = {"size": 2, "offset": 2, "bound": 4}
+"""Role → the smallest number that gets a name; smaller ones are equal to something by chance."""
 
 
 class Config:
-    """The fields that generated code has asked for so far, and how to ask."""
+    """The numbers that have a name, and those of them that generated code reads: the fields of its `Config`."""
 
     def __init__(self, graph: g.Graph, hints: dict[str, Any] | None = None):
         self.hints: dict[str, Any] = hints or {}
@@ -57,7 +60,7 @@ class Config:
         self.fields: dict[str, int | float] = {}
 
     def expression(self, value: int | float, role: str | None, kind: str, path: str) -> str | None:
-        """A Rust expression over `cfg` for this number, or None where it is to stay a literal."""
+        """A Rust expression over `cfg` for a number of the module at `path`, or None if the number stays a literal."""
         if role is None:
             return None
         if role.startswith("count"):
@@ -74,12 +77,14 @@ class Config:
         return self._repeats(value) if role == "repeat" else self._derived(value, role)
 
     def _field(self, name: str | None) -> str | None:
+        """The expression that reads a field, which is added to `fields`."""
         if name is None:
             return None
         self.fields[name] = self.known[name]
         return f"cfg.{name}"
 
     def _named(self, value: int | float) -> list[str]:
+        """The names that have this value; those that the user gave as hints, if there are any."""
         same = [
             n
             for n, v in self.known.items()
@@ -97,10 +102,12 @@ class Config:
         return None
 
     def _count(self, value: int, place: str) -> str | None:
+        """The name for the length of a list of modules."""
         names = [n for n, v in self.known.items() if v == value and isinstance(v, int) and _COUNTS.search(n)]
         return max(names, key=lambda name: _shared_words(name, place), default=None)
 
     def _like(self, pattern: str) -> Iterator[tuple[str, int]]:
+        """The sizes whose names match a pattern."""
         for name, value in self.known.items():
             if (
                 isinstance(value, int)
@@ -111,7 +118,7 @@ class Config:
                 yield name, value
 
     def _repeats(self, value: int) -> str | None:
-        """How often each key and value head is repeated for the query heads."""
+        """The expression for how often each key and value head is repeated for the query heads."""
         for queries, count in self._like(r"num_attention_heads|n_head"):
             for keys, few in self._like(r"key_value_heads|kv_heads"):
                 if few * value == count:
@@ -119,7 +126,7 @@ class Config:
         return None
 
     def _derived(self, value: int, role: str) -> str | None:
-        """Sizes that follow from named ones: all heads together, a head's width, a half, a multiple."""
+        """The expression for a size that follows from named ones: all heads, a head's width, a half, a multiple."""
         if value < 8:
             return None
         widths = [item for item in self._like(_WIDTH) if "head" not in item[0]]
@@ -144,7 +151,7 @@ class Config:
 
 
 def _first_and_last(graph: g.Graph) -> dict[str, int]:
-    """For a model that names nothing: what it takes, what it gives, and the width between, if there is one."""
+    """Names for a model that names no size itself: its first and last sizes, and the width between, if there is one."""
     linear: list[list[int]] = []
     sizes: dict[str, int] = {}
     for module in graph.modules.values():
@@ -167,6 +174,6 @@ def _first_and_last(graph: g.Graph) -> dict[str, int]:
 
 
 def _shared_words(name: str, place: str) -> tuple[int, int]:
-    """How much a name has in common with a place in the model; shorter names win a tie."""
+    """How many words a name shares with a place in the model; if two names share as many, the shorter is greater."""
     words = set(re.split(r"[^a-z0-9]+|_", place.lower()))
     return sum(word in words for word in name.split("_")), -len(name)

@@ -1,263 +1,181 @@
-"""Writes one module's `forward`: expressions from operations, chained where a reader would chain them.
+"""The state while one module is written: its values by node, the names that are taken, and the body so far.
 
-In: a module of the graph. Out: statements, fields and slots. What an operation becomes is the tables' business
-(`ops`, `layers`); here is how values are named, shared, and put together.
+In: a module of the graph. Out: its `Body`. The tables (`ops`, `layers`) say what an operation or a layer becomes; the
+emitter names values, shares them, and decides when an expression is too long to be written inside another.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
 
 from torchport.capture import graph as g
 from torchport.targets.candle import rust
-from torchport.targets.candle.rust import Slot
+from torchport.targets.candle.body import Binding, Body, Field, Number, Value
+from torchport.targets.candle.code import (
+    Code,
+    Parameter,
+    Piece,
+    Slot,
+    as_code,
+    code,
+    joined,
+    optional,
+    slice_of,
+    tuple_of,
+)
+from torchport.targets.candle.sizes import size_code
 
 FALLBACK = "ys"
-"""A value that the source does not name; `xs` is what comes in."""
+"""The name of a value that the user's source does not name; an input is called `xs`."""
 _LONG_ARGUMENT = 44
 _LONG_OPERAND = 72
 _LONG_CHAIN = 160
-
-
-class Unsupported(Exception):
-    """An operation, or one of its arguments, that nothing maps. Becomes a TODO."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """A tensor in generated code: how to write it, and the variables that this text reads."""
-
-    text: str
-    form: str
-    """`ref`: a variable of type &Tensor; `owned`: a place of type Tensor; `expr`: an expression."""
-    reads: frozenset[tuple[str, int]] = frozenset()
-    hint: str | None = None
-
-    @property
-    def reference(self) -> str:
-        return self.text if self.form == "ref" else f"&{self.text}"
-
-    @property
-    def operand(self) -> str:
-        return f"&{self.text}" if self.form == "owned" else self.text
-
-
-@dataclass(frozen=True)
-class Field:
-    name: str
-    type: str
-    init: str
-
-
-@dataclass
-class Todo:
-    op: str
-    layer: str
-    source: str | None
-    reason: str
-
-
-@dataclass
-class Body:
-    """What was written for one module."""
-
-    inputs: list[str]
-    statements: list[str] = field(default_factory=list)
-    result: str = ""
-    fields: list[Field] = field(default_factory=list)
-    slots: list[Slot] = field(default_factory=list)
-    todos: list[Todo] = field(default_factory=list)
-    outputs: int = 1
-    given_sizes: list[str] = field(default_factory=list)
-    """Free sizes that no input shows, so that the caller must give them."""
-    calls_module_trait: bool = False
-    """It calls `forward` of something that has it only by candle's `Module`."""
-    is_layer: bool = False
-    """The module is one layer of the runtime crate, which reports to the checker by itself."""
+"""An expression that is wider gets a name before it is an argument, an operand or the receiver of a method."""
 
 
 class Emitter:
-    """State while one module is written."""
+    """Holds what is known while a module is written, and writes its values, names and numbers."""
 
     def __init__(self, graph: g.Graph, module: g.Module, checks: str):
         self.graph, self.module, self.checks = graph, module, checks
-        self.body = Body(inputs=[])
+        self.body = Body()
         self.values: dict[g.Ref, Value] = {}
+        """How each value is written, for all values that are known so far."""
         self.metas: dict[g.Ref, g.TensorMeta] = {}
-        self.scope: dict[str, int] = {}
-        self.binding = 0
         self.sizes: set[str] = set()
-        self.field_names: set[str] = {"probe"}
-        self.uses = _count_uses(module)
-        self.current: g.Node | None = None
+        """The free sizes that the code reads."""
+        self.unread = _count_reads(module)
+        """How often each value is still to be read, by the name of its node."""
+        self._field_names: set[str] = {"probe"}
+        self._bindings: dict[str, int] = {}
+        """Variable → number of the last `let` that declares it."""
+        self._binding_numbers = itertools.count(1)
 
-    # names and slots
+    # names and numbers
 
-    def slot(self, value: int | float, role: str | None, kind: str = "usize", new: bool = False) -> str:
-        """A number that may become a literal, a Config field or a constructor argument."""
-        self.body.slots.append(Slot(value, role, kind, in_forward=not new))
-        return rust.token(len(self.body.slots) - 1)
+    def slot(self, value: int | float, role: str | None, kind: str = "usize", *, new: bool = False) -> Code:
+        """A number that may become a literal, a Config field or a constructor argument.
 
-    def add_field(self, name: str, type_: str, init: str) -> str:
+        With `new`, the constructor reads it; otherwise `forward` does.
+        """
+        self.body.numbers.append(Number(value, role, kind, in_forward=not new))
+        return as_code(Slot(len(self.body.numbers) - 1))
+
+    def add_field(self, name: str, type_: Piece, init: Piece) -> str:
+        """Adds a field to the struct and gives its name, which may be longer than the one asked for."""
         unique, number = rust.snake(name), 2
-        while unique in self.field_names:
+        while unique in self._field_names:
             unique, number = f"{rust.snake(name)}_{number}", number + 1
-        self.field_names.add(unique)
-        self.body.fields.append(Field(unique, type_, init))
+        self._field_names.add(unique)
+        self.body.fields.append(Field(unique, as_code(type_), as_code(init)))
         return unique
 
-    def declare(self, name: str) -> tuple[str, frozenset[tuple[str, int]]]:
-        """A variable name that hides no value which is still to be read."""
+    def declare(self, name: str) -> tuple[str, frozenset[Binding]]:
+        """A variable that hides no value which is still to be read."""
         base = rust.snake(name)
         unique, number = base, 2
-        while self._is_live(unique) or unique in self.sizes or unique in self._symbols():
+        symbols = {symbol.name for symbol in self.graph.symbols}
+        while self._is_live(unique) or unique in self.sizes or unique in symbols:
             unique, number = f"{base}_{number}", number + 1
-        self.binding += 1
-        self.scope[unique] = self.binding
-        return unique, frozenset({(unique, self.binding)})
-
-    def _symbols(self) -> set[str]:
-        return {symbol.name for symbol in self.graph.symbols}
+        self._bindings[unique] = next(self._binding_numbers)
+        self.body.variables.add(unique)
+        return unique, frozenset({(unique, self._bindings[unique])})
 
     def _is_live(self, name: str) -> bool:
-        read = (name, self.scope.get(name, -1))
-        return any(read in v.reads for ref, v in self.values.items() if self.uses[ref.name] > 0)
+        binding = (name, self._bindings.get(name, -1))
+        return any(binding in v.reads for ref, v in self.values.items() if self.unread[ref.name] > 0)
 
     # values
 
     def meta(self, arg: g.Arg) -> g.TensorMeta:
         return self.metas[arg]
 
-    def ref(self, arg: g.Ref) -> str:
+    def ref(self, arg: g.Ref) -> Code:
         """The value as a `&Tensor`; a long expression gets a name first."""
-        value = self.values[arg]
-        if value.form == "expr" and rust.width(value.text) > _LONG_ARGUMENT:
-            value = self.name_it(arg)
-        return value.reference
+        return self._short(arg, _LONG_ARGUMENT).reference
 
-    def operand(self, arg: g.Ref) -> str:
+    def optional_ref(self, arg: g.Ref | None) -> Code:
+        """The value as an `Option<&Tensor>`."""
+        return optional(None if arg is None else self.ref(arg))
+
+    def operand(self, arg: g.Ref) -> Code:
         """The value as an operand of `+`, `-`, `*`, `/`."""
-        value = self.values[arg]
-        if value.form == "expr" and rust.width(value.text) > _LONG_OPERAND:
-            value = self.name_it(arg)
-        return value.operand
+        return self._short(arg, _LONG_OPERAND).operand
 
-    def receiver(self, arg: g.Ref) -> str:
+    def receiver(self, arg: g.Ref) -> Code:
         """The value in front of a method call."""
-        value = self.values[arg]
-        if value.form == "expr" and rust.width(value.text) > _LONG_CHAIN:
-            value = self.name_it(arg)
-        return value.text
+        return self._short(arg, _LONG_CHAIN).code
 
-    def name_it(self, arg: g.Ref, mutable: bool = False) -> Value:
+    def _short(self, arg: g.Ref, longest: int) -> Value:
+        value = self.values[arg]
+        return self.name_it(arg) if value.form == "expr" and value.code.width() > longest else value
+
+    def name_it(self, arg: g.Ref) -> Value:
         """Binds an expression to a variable."""
         value = self.values[arg]
         name, reads = self.declare(value.hint or FALLBACK)
-        self.statements(f"let {'mut ' if mutable else ''}{name} = {value.text};")
-        named = Value(name, "owned", reads)
+        self.write(code("let {} = {};", name, value.code))
+        named = Value(as_code(name), "owned", reads)
         self.values[arg] = named
         return named
 
-    def statements(self, *lines: str) -> None:
-        self.body.statements.extend(lines)
+    def name_if_expression(self, arg: g.Ref) -> None:
+        """Binds the value to a variable unless it is in one already; for values that are read more than once."""
+        if self.values[arg].form == "expr":
+            self.name_it(arg)
 
-    def reads_of(self, refs: Iterable[g.Ref]) -> frozenset[tuple[str, int]]:
-        return frozenset().union(*(self.values[ref].reads for ref in refs)) if refs else frozenset()
+    def write(self, *statements: Code) -> None:
+        self.body.statements.extend(statements)
+
+    def reads_of(self, refs: Iterable[g.Ref]) -> frozenset[Binding]:
+        """The variables that an expression over these values reads."""
+        return frozenset(binding for ref in refs for binding in self.values[ref].reads)
+
+    def times_read(self, ref: g.Ref) -> int:
+        """How often the module reads a value, its own outputs included."""
+        everything = [[node.args, node.kwargs] for node in self.module.nodes] + [list(self.module.outputs)]
+        return sum(found == ref for found in g.refs(everything))
 
     # sizes
 
-    def size(self, dim: g.Dim, role: str | None = "size") -> str:
+    def size(self, dim: g.Dim, role: str | None = "size") -> Code:
         """A size as a usize expression."""
         if isinstance(dim, g.Sym):
             self.sizes |= dim.symbols()
-            return _expr(dim.expr, lambda value: self.slot(value, None))
-        return "1" if dim == 1 else self.slot(dim, role)
+            return size_code(dim.expr, lambda value: self.slot(value, None))
+        return code("1") if dim == 1 else self.slot(dim, role)
 
-    def shape(self, dims: Iterable[g.Dim]) -> str:
-        return self.tuple([self.size(dim) for dim in dims])
+    def shape(self, dims: Iterable[g.Dim]) -> Code:
+        """Sizes as an argument that candle takes for a shape."""
+        return shape_of([self.size(dim) for dim in dims])
 
-    def tuple(self, words: list[str]) -> str:
-        """Sizes as what candle takes for a shape."""
-        if len(words) == 1:
-            return words[0]
-        return f"({', '.join(words)})" if len(words) <= 5 else f"vec![{', '.join(words)}]"
+    def sizes_list(self, dims: Iterable[g.Dim]) -> Code:
+        """Sizes as a `&[usize]`."""
+        return slice_of(self.size(dim) for dim in dims)
 
-    def sizes_list(self, dims: Iterable[g.Dim]) -> str:
-        return f"&[{', '.join(self.size(dim) for dim in dims)}]"
+    def device_of(self, arg: g.Ref) -> Code:
+        return code("{}.device()", self.receiver(arg))
 
-    def device(self) -> str:
-        """The device that new tensors are made on: the one where the inputs are."""
-        for item in self.module.inputs:
-            value = self.values[g.Ref(item.name)]
-            return f"{value.text}.device()"
-        for name in self.module.params:
-            return f"{self.values[g.Ref(name)].text}.device()"
-        if "device" not in self.field_names:
-            self.add_field("device", "Device", "vb.device().clone()")
-        return "&self.device"
+    def device(self) -> Code:
+        """The device that new tensors are made on: that of the inputs, or of a weight if there are no inputs."""
+        names = [*(item.name for item in self.module.inputs), *self.module.params]
+        if names:
+            return code("{}.device()", self.values[g.Ref(names[0])].code)
+        if "device" not in self._field_names:
+            self.add_field("device", "Device", code("{}.device().clone()", Parameter.BUILDER))
+        return code("&self.device")
 
 
-def _expr(expr: g.Expr, number: Callable[[int], str]) -> str:
-    return without_outer_parentheses(_precise(expr, number))
+def shape_of(sizes: list[Code]) -> Code:
+    """Sizes as an argument that candle takes for a shape: a tuple of up to five, or a Vec."""
+    return tuple_of(sizes) if len(sizes) <= 5 else code("vec![{}]", joined(", ", sizes))
 
 
-def without_outer_parentheses(text: str) -> str:
-    return text[1:-1] if text.startswith("(") and _closes_at_end(text) else text
-
-
-def _closes_at_end(text: str) -> bool:
-    depth = 0
-    for index, char in enumerate(text):
-        depth += {"(": 1, ")": -1}.get(char, 0)
-        if depth == 0:
-            return index == len(text) - 1
-    return False
-
-
-def _precise(expr: g.Expr, number: Callable[[int], str]) -> str:
-    if isinstance(expr, str):
-        return expr
-    if isinstance(expr, int):
-        return number(expr)
-    operation, operands = expr[0], expr[1:]
-    if operation == "add":
-        plus = [_precise(o, number) for o in operands if not _negated(o)]
-        minus = [_precise(n, number) for n in map(_negated, operands) if n]
-        if not plus:
-            raise Unsupported(f"the size {expr} is negative")
-        return f"({' - '.join([' + '.join(plus), *minus])})"
-    if operation in ("max", "min"):
-        first, *rest = (_precise(o, number) for o in operands)
-        return first + "".join(f".{operation}({o})" for o in rest)
-    if operation == "pow":
-        return f"{_precise(operands[0], number)}.pow({operands[1]})"
-    sign = {"mul": " * ", "floordiv": " / ", "mod": " % "}[operation]
-    if any(_negated(o) for o in operands):
-        raise Unsupported(f"the size {expr} has a negative factor")
-    return f"({sign.join(_precise(o, number) for o in operands)})"
-
-
-def _negated(expr: g.Expr) -> g.Expr | None:
-    """The operand with its minus sign taken off, if it has one."""
-    if isinstance(expr, int) and expr < 0:
-        return -expr
-    if isinstance(expr, tuple) and expr[0] == "mul" and isinstance(expr[1], int) and expr[1] < 0:
-        rest = expr[2:]
-        if expr[1] == -1:
-            return rest[0] if len(rest) == 1 else ("mul", *rest)
-        return ("mul", -expr[1], *rest)
-    return None
-
-
-def _count_uses(module: g.Module) -> Counter[str]:
-    uses: Counter[str] = Counter()
+def _count_reads(module: g.Module) -> Counter[str]:
+    reads: Counter[str] = Counter()
     for node in module.nodes:
-        uses.update(ref.name for ref in g.refs([node.args, node.kwargs]))
-    uses.update(ref.name for ref in module.outputs)
-    return uses
-
-
-def with_hint(value: Value, hint: str | None) -> Value:
-    return replace(value, hint=hint) if hint else value
+        reads.update(ref.name for ref in g.refs([node.args, node.kwargs]))
+    reads.update(ref.name for ref in module.outputs)
+    return reads

@@ -14,7 +14,6 @@ from torchport.targets.candle import rust
 from torchport.targets.candle.writer import Generated
 
 RUNTIME = "torchport-runtime"
-_VERSION = "0.1.0"
 
 CARGO_TOML = """\
 [package]

@@ -1,67 +1,16 @@
-"""Words of Rust: identifiers, literals, dtypes, and slots for numbers whose final form is decided later."""
+"""Words of Rust: identifiers, literals of numbers, and dtypes."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
-KEYWORDS = frozenset(
-    [
-        "as",
-        "async",
-        "await",
-        "box",
-        "break",
-        "const",
-        "continue",
-        "crate",
-        "do",
-        "dyn",
-        "else",
-        "enum",
-        "extern",
-        "false",
-        "final",
-        "fn",
-        "for",
-        "gen",
-        "if",
-        "impl",
-        "in",
-        "let",
-        "loop",
-        "macro",
-        "match",
-        "mod",
-        "move",
-        "mut",
-        "priv",
-        "pub",
-        "ref",
-        "return",
-        "self",
-        "Self",
-        "static",
-        "struct",
-        "super",
-        "trait",
-        "true",
-        "try",
-        "type",
-        "typeof",
-        "unsafe",
-        "unsized",
-        "use",
-        "virtual",
-        "where",
-        "while",
-        "yield",
-        "abstract",
-        "become",
-        "override",
-    ]
-)
+_KEYWORDS = """
+    as async await box break const continue crate do dyn else enum extern false final fn for gen if impl in let
+    loop macro match mod move mut priv pub ref return self Self static struct super trait true try type typeof
+    unsafe unsized use virtual where while yield abstract become override
+"""
+KEYWORDS = frozenset(_KEYWORDS.split())
 DTYPES = {
     "float16": "F16",
     "bfloat16": "BF16",
@@ -74,41 +23,12 @@ DTYPES = {
     "int64": "I64",
 }
 STORED = {**DTYPES, "int8": "I16"}
-"""How weights are read. No operation may give an int8, which would not wrap; one may convert it."""
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A number in generated code. `role` says what it is, so that it can be named."""
-
-    value: int | float
-    role: str | None
-    kind: str
-    in_forward: bool
-
-
-_TOKEN = re.compile("\x01(\\d+)\x02")
-
-
-def token(index: int) -> str:
-    return f"\x01{index}\x02"
-
-
-def fill(text: str, words: list[str]) -> str:
-    """Replaces each slot's token by its word."""
-    return _TOKEN.sub(lambda match: words[int(match.group(1))], text)
-
-
-def tokens(text: str) -> list[int]:
-    return [int(index) for index in _TOKEN.findall(text)]
-
-
-def width(text: str) -> int:
-    """The length that a reader sees, counting a slot as a short word."""
-    return len(_TOKEN.sub("12", text))
+"""The dtype that a stored weight is read as. candle has no int8: a weight of int8 is read as I16 and may be converted,
+but no operation may give an int8, because I16 would not wrap around as int8 does."""
 
 
 def literal(value: int | float, kind: str) -> str:
+    """A number as a literal of a Rust type: `usize`, `i64` or `f64`."""
     if kind == "f64":
         return float_literal(float(value))
     return str(value)
@@ -132,7 +52,7 @@ _CONSTANTS = {
     math.log2(10): "LOG2_10",
     math.log10(2): "LOG10_2",
 }
-"""Numbers that Rust has a name for, which clippy asks for."""
+"""Numbers that Rust has a name for; clippy asks for the name instead of the digits."""
 
 
 def float_literal(value: float) -> str:
@@ -157,7 +77,7 @@ def snake(name: str) -> str:
 
 
 def camel(name: str) -> str:
-    """A legal type name; what is all capitals (`MLP`) becomes one word."""
+    """A legal type name for any Python name; a name in capitals (`MLP`) becomes one word (`Mlp`)."""
     words = [word for word in re.split(r"[^0-9A-Za-z]+", name) if word]
     text = "".join(word[0].upper() + word[1:] for word in words) or "Model"
     if text.isupper() and len(text) > 1:

@@ -11,7 +11,7 @@ import torch
 from torchport.capture.graph import Graph
 from torchport.errors import UsageError, WeightsError
 from torchport.files import write_atomically
-from torchport.targets.base import Code, Todo
+from torchport.targets.base import Code, Target
 from torchport.targets.candle import project, writer
 from torchport.targets.candle.artifact import WEIGHTS, CandleArtifact, twin_of
 from torchport.targets.candle.options import CandleOptions
@@ -44,7 +44,7 @@ class CandleTarget:
         generated = _write(graph, weights, folder, options)
         if options.checks == "none":
             _write(graph, weights, twin_of(folder), options.model_copy(update={"checks": "layers"}))
-        artifact = CandleArtifact(folder, graph.name, _todos(generated))
+        artifact = CandleArtifact(folder, graph.name, tuple(generated.todos))
         artifact.keep(generated)
         return artifact
 
@@ -57,10 +57,10 @@ class CandleTarget:
         generated = writer.generate(graph, checks=options.checks, hints=options.hints, model=model)
         if file is not None:
             write_atomically(file, project.format_rust(generated.source))
-        return Code(generated.model, generated.config, _todos(generated))
+        return Code(generated.model, generated.config, tuple(generated.todos))
 
 
-TARGET = CandleTarget()
+TARGET: Target = CandleTarget()
 
 
 def _write(
@@ -71,12 +71,6 @@ def _write(
     if weights is not None:
         write_tensors(folder / WEIGHTS, _checked(graph, weights, folder), {"format": "pt"})
     return generated
-
-
-def _todos(generated: writer.Generated) -> tuple[Todo, ...]:
-    return tuple(
-        Todo(op=todo.op, layer=todo.layer, source=todo.source, reason=todo.reason) for todo in generated.todos
-    )
 
 
 def _checked(graph: Graph, weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str, torch.Tensor]:

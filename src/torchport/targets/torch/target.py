@@ -20,7 +20,7 @@ from torchport.capture.manifest import read_manifest, write_manifest
 from torchport.capture.plan import make_plan
 from torchport.errors import RunError, WeightsError
 from torchport.events import Say
-from torchport.targets.base import Artifact, Mode, Options, Repro, SourceMap, Stopped, Todo
+from torchport.targets.base import Artifact, Mode, Options, Repro, SourceMap, Stopped, Target, Todo
 from torchport.targets.following import Follower
 from torchport.targets.hunks import hunks
 from torchport.targets.torch.edits import carried, changes
@@ -59,7 +59,7 @@ class TorchTarget:
         return TorchArtifact(folder)
 
 
-TARGET = TorchTarget()
+TARGET: Target = TorchTarget()
 
 
 def _wanted(graph: Graph, weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str, torch.Tensor]:

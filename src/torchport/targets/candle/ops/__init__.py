@@ -1,8 +1,30 @@
 """The operations: what each ATen operation is in Rust. Importing this package fills the table.
 
-Three tiers: rows of text, rows whose tensors are cast to the result's dtype, and functions for the rest.
+There are three tiers: rows of text, rows whose tensors are first cast to the dtype of the result, and functions.
 """
 
-from torchport.targets.candle.ops import arithmetic, create, elementwise, index, layers, pool, reduce, shape
+from torchport.targets.candle.ops import (
+    arithmetic,
+    convolution,
+    create,
+    elementwise,
+    index,
+    norms,
+    pool,
+    products,
+    reduce,
+    shape,
+)
 
-__all__ = ["arithmetic", "create", "elementwise", "index", "layers", "pool", "reduce", "shape"]
+__all__ = [
+    "arithmetic",
+    "convolution",
+    "create",
+    "elementwise",
+    "index",
+    "norms",
+    "pool",
+    "products",
+    "reduce",
+    "shape",
+]

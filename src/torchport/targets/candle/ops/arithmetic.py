@@ -9,33 +9,27 @@ from typing import Any
 import torch
 
 from torchport.capture import graph as g
+from torchport.targets.candle.arguments import Args
+from torchport.targets.candle.code import Code, call, code, slice_of
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.registry import (
-    Args,
-    cast,
-    converted,
-    dtype_word,
-    number,
-    op,
-    register,
-    same_dtype,
-)
+from torchport.targets.candle.operands import cast, converted, dtype_word, number, same_dtype
+from torchport.targets.candle.registry import op, register
 
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _OF_BOOLS = {"add": "logical_or", "mul": "logical_and"}
 _CANDLE_IS_RIGHT = frozenset({"float32", "float64"})
-"""Here candle's own arithmetic with numbers rounds as torch's does; integers could overflow."""
+"""The dtypes for which candle's own arithmetic with numbers rounds as torch's does; integers could overflow."""
 
 
-def _binary(name: str) -> Callable[[Emitter, Args], str]:
-    """Tensor with tensor or number: an operator where shapes are equal, else broadcasting."""
+def _binary(name: str) -> Callable[[Emitter, Args], Code]:
+    """Tensor with tensor or number: an operator if the shapes are equal, else a broadcasting method."""
 
-    def emit(e: Emitter, a: Args) -> str:
+    def emit(e: Emitter, a: Args) -> Code:
         other, dtype = a["other"], a.output.dtype
         if dtype == "bool":
             return _function(e, a, _OF_BOOLS[name])
         if a.values.get("alpha", 1) != 1:
-            return f"ops::{name}({cast(e, a['self'], dtype)}, {_scaled(e, a, dtype)})?"
+            return call(f"ops::{name}", cast(e, a["self"], dtype), _scaled(e, a, dtype))
         if not isinstance(other, g.Ref):
             return _with_number(e, name, a["self"], other, dtype)
         if not isinstance(a["self"], g.Ref):
@@ -43,39 +37,40 @@ def _binary(name: str) -> Callable[[Emitter, Args], str]:
         left, right = a["self"], other
         plain = dtype in g.FLOATS and all(same_dtype(e.meta(ref).dtype, dtype) for ref in (left, right))
         if plain and e.meta(left).shape == e.meta(right).shape:
-            return f"({e.operand(left)} {_SYMBOLS[name]} {e.operand(right)})?"
+            return code("({} {} {})?", e.operand(left), _SYMBOLS[name], e.operand(right))
         if plain:
-            return f"{e.receiver(left)}.broadcast_{name}({e.ref(right)})?"
-        return f"ops::{name}({cast(e, left, dtype)}, {cast(e, right, dtype)})?"
+            return e.receiver(left).method(f"broadcast_{name}", e.ref(right))
+        return call(f"ops::{name}", cast(e, left, dtype), cast(e, right, dtype))
 
     return emit
 
 
-def _scaled(e: Emitter, a: Args, dtype: str) -> str:
+def _scaled(e: Emitter, a: Args, dtype: str) -> Code:
+    """The right operand times `alpha`."""
     other, alpha = a["other"], a["alpha"]
     if not isinstance(other, g.Ref):
         return _operand(e, other * alpha, dtype, like=a["self"])
-    return f"&ops::mul_scalar({cast(e, other, dtype)}, {number(e, alpha, 'alpha')})?"
+    return call("ops::mul_scalar", cast(e, other, dtype), number(e, alpha, "alpha")).borrowed
 
 
-def _with_number(e: Emitter, name: str, x: g.Ref, other: g.Arg, dtype: str) -> str:
+def _with_number(e: Emitter, name: str, x: g.Ref, other: g.Arg, dtype: str) -> Code:
     if name == "sub" and dtype not in _CANDLE_IS_RIGHT:
         if isinstance(other, g.Sym):
-            return f"ops::add_scalar({cast(e, x, dtype)}, -({number(e, other, name)}))?"
+            return code("ops::add_scalar({}, -({}))?", cast(e, x, dtype), number(e, other, name))
         name, other = "add", -other
     value = number(e, other, name)
     if dtype in _CANDLE_IS_RIGHT and name != "div":
         operand = e.operand(x) if same_dtype(e.meta(x).dtype, dtype) else converted(e, x, dtype)
-        return f"({operand} {_SYMBOLS[name]} {value})?"
-    return f"ops::{name}_scalar({cast(e, x, dtype)}, {value})?"
+        return code("({} {} {})?", operand, _SYMBOLS[name], value)
+    return call(f"ops::{name}_scalar", cast(e, x, dtype), value)
 
 
-def _of_number(e: Emitter, name: str, value: g.Arg, x: g.Ref, dtype: str) -> str:
+def _of_number(e: Emitter, name: str, value: g.Arg, x: g.Ref, dtype: str) -> Code:
     """A number on the left, which decompositions write."""
     if name in ("add", "mul"):
         return _with_number(e, name, x, value, dtype)
     function = {"sub": "rsub_scalar", "div": "rdiv"}[name]
-    return f"ops::{function}({number(e, value, name)}, {cast(e, x, dtype)})?"
+    return call(f"ops::{function}", number(e, value, name), cast(e, x, dtype))
 
 
 for _name in _SYMBOLS:
@@ -84,28 +79,28 @@ for _name in _SYMBOLS:
 register("aten.true_divide.Tensor", _binary("div"))
 
 
-def _operand(e: Emitter, arg: g.Arg, dtype: str, like: g.Ref) -> str:
-    """A tensor of a dtype; a number becomes one without axes."""
+def _operand(e: Emitter, arg: g.Arg, dtype: str, like: g.Ref) -> Code:
+    """A tensor of a dtype; a number becomes a tensor without axes, on the device of another tensor."""
     if isinstance(arg, g.Ref):
         return cast(e, arg, dtype)
-    device = f"{e.receiver(like)}.device()"
-    return f"&ops::full(&[], {number(e, arg, 'value')}, {dtype_word(dtype)}, {device})?"
+    device = e.device_of(like)
+    return call("ops::full", slice_of([]), number(e, arg, "value"), dtype_word(dtype), device).borrowed
 
 
 _WITH_NUMBER = frozenset({"floor_divide", "div_trunc", "remainder", "fmod"})
 """Functions of the runtime crate that have a form for a number on the right."""
 
 
-def _function(e: Emitter, a: Args, name: str, right: str = "other") -> str:
+def _function(e: Emitter, a: Args, name: str, right: str = "other") -> Code:
     dtype, x, y = a.output.dtype, a["self"], a[right]
     if name in _WITH_NUMBER and isinstance(x, g.Ref) and not isinstance(y, g.Ref):
-        return f"ops::{name}_scalar({cast(e, x, dtype)}, {number(e, y, name)})?"
+        return call(f"ops::{name}_scalar", cast(e, x, dtype), number(e, y, name))
     like = x if isinstance(x, g.Ref) else y
-    return f"ops::{name}({_operand(e, x, dtype, like)}, {_operand(e, y, dtype, like)})?"
+    return call(f"ops::{name}", _operand(e, x, dtype, like), _operand(e, y, dtype, like))
 
 
 @op("aten.div.Tensor_mode", "aten.div.Scalar_mode")
-def div_mode(e: Emitter, a: Args) -> str:
+def div_mode(e: Emitter, a: Args) -> Code:
     mode = a["rounding_mode"]
     if mode is None:
         return _binary("div")(e, a)
@@ -126,12 +121,12 @@ register("aten.pow.Tensor_Tensor", partial(_function, name="pow", right="exponen
 
 
 @op("aten.rsub.Scalar")
-def rsub(e: Emitter, a: Args) -> str:
-    return f"ops::rsub_scalar({number(e, a['other'], 'rsub')}, {cast(e, a['self'], a.output.dtype)})?"
+def rsub(e: Emitter, a: Args) -> Code:
+    return call("ops::rsub_scalar", number(e, a["other"], "rsub"), cast(e, a["self"], a.output.dtype))
 
 
 def common_dtype(e: Emitter, *args: g.Arg) -> str:
-    """torch's promotion, which looks at ranks and at whether an operand is a number."""
+    """The dtype that torch promotes operands to; ranks matter, and whether an operand is a number."""
     operands: list[Any] = [
         torch.empty((1,) * e.meta(arg).rank, dtype=getattr(torch, e.meta(arg).dtype), device="meta")
         if isinstance(arg, g.Ref)
@@ -143,13 +138,13 @@ def common_dtype(e: Emitter, *args: g.Arg) -> str:
     return str(torch.result_type(*operands)).removeprefix("torch.")
 
 
-def _compare(name: str) -> Callable[[Emitter, Args], str]:
-    def emit(e: Emitter, a: Args) -> str:
+def _compare(name: str) -> Callable[[Emitter, Args], Code]:
+    def emit(e: Emitter, a: Args) -> Code:
         left, right = a["self"], a["other"]
         dtype = common_dtype(e, left, right)
         if isinstance(right, g.Ref):
-            return f"ops::{name}({cast(e, left, dtype)}, {cast(e, right, dtype)})?"
-        return f"ops::{name}_scalar({cast(e, left, dtype)}, {number(e, right, name)})?"
+            return call(f"ops::{name}", cast(e, left, dtype), cast(e, right, dtype))
+        return call(f"ops::{name}_scalar", cast(e, left, dtype), number(e, right, name))
 
     return emit
 
@@ -159,12 +154,12 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
         register(f"aten.{_name}.{_variant}", _compare(_name))
 
 
-def _logic(name: str) -> Callable[[Emitter, Args], str]:
-    def emit(e: Emitter, a: Args) -> str:
+def _logic(name: str) -> Callable[[Emitter, Args], Code]:
+    def emit(e: Emitter, a: Args) -> Code:
         x, y = a["self"], a["other"]
         dtype = "bool" if name.startswith("logical") else common_dtype(e, x, y)
         word = name.replace("bitwise", "logical") if dtype == "bool" else name
-        return f"ops::{word}({_operand(e, x, dtype, x)}, {_operand(e, y, dtype, x)})?"
+        return call(f"ops::{word}", _operand(e, x, dtype, x), _operand(e, y, dtype, x))
 
     return emit
 
@@ -182,6 +177,6 @@ for _word, _side in (("left", "l"), ("right", "r")):
 
 
 @op("aten.bitwise_not.default")
-def bitwise_not(e: Emitter, a: Args) -> str:
+def bitwise_not(e: Emitter, a: Args) -> Code:
     name = "logical_not" if e.meta(a["self"]).dtype == "bool" else "bitwise_not"
-    return f"ops::{name}({e.ref(a['self'])})?"
+    return call(f"ops::{name}", e.ref(a["self"]))

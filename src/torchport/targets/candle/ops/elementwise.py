@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from torchport.capture import graph as g
-from torchport.targets.candle.emit import Emitter, Unsupported
-from torchport.targets.candle.registry import (
-    Args,
-    cast,
-    converted,
-    dtype_word,
-    named,
-    number,
-    op,
-    rows,
-    same_dtype,
-)
+from torchport.targets.candle.arguments import Args
+from torchport.targets.candle.body import Unsupported
+from torchport.targets.candle.code import Code, call, tuple_of
+from torchport.targets.candle.emit import Emitter
+from torchport.targets.candle.operands import cast, converted, dtype_word, number, same_dtype
+from torchport.targets.candle.registry import op, rows
 
 _FLOAT_UNARY = """
     exp exp2 expm1 log log1p log2 log10 sin cos tan asin acos atan sinh cosh asinh acosh atanh rsqrt sqrt
@@ -47,110 +41,113 @@ rows(
 
 
 @op("aten.clamp.Tensor")
-def clamp_tensor(e: Emitter, a: Args) -> str:
-    text = cast(e, a["self"], a.output.dtype)
+def clamp_tensor(e: Emitter, a: Args) -> Code:
+    clamped = cast(e, a["self"], a.output.dtype)
     for name, function in (("min", "maximum"), ("max", "minimum")):
         if a[name] is not None:
-            text = f"&ops::{function}({text}, {cast(e, a[name], a.output.dtype)})?"
-    return text.removeprefix("&")
+            clamped = call(f"ops::{function}", clamped, cast(e, a[name], a.output.dtype)).borrowed
+    return clamped.removeprefix("&")
 
 
 @op("aten.round.decimals")
-def round_decimals(e: Emitter, a: Args) -> str:
+def round_decimals(e: Emitter, a: Args) -> Code:
     scale = number(e, 10.0 ** abs(a["decimals"]), "scale")
     there, back = ("mul", "div") if a["decimals"] >= 0 else ("div", "mul")
-    return f"ops::{back}_scalar(&ops::round(&ops::{there}_scalar({e.ref(a['self'])}, {scale})?)?, {scale})?"
+    scaled = call(f"ops::{there}_scalar", e.ref(a["self"]), scale)
+    return call(f"ops::{back}_scalar", call("ops::round", scaled.borrowed).borrowed, scale)
 
 
 @op("aten.gelu.default")
-def gelu(e: Emitter, a: Args) -> str:
+def gelu(e: Emitter, a: Args) -> Code:
     name = {"none": "gelu", "tanh": "gelu_tanh"}[a["approximate"]]
-    return f"ops::{name}({e.ref(a['self'])})?"
+    return call(f"ops::{name}", e.ref(a["self"]))
 
 
 @op("aten._prelu_kernel.default", "aten.prelu.default")
-def prelu(e: Emitter, a: Args) -> str:
+def prelu(e: Emitter, a: Args) -> Code:
     x, weight = a["self"], a["weight"]
-    named(e, x)
+    e.name_if_expression(x)
     rank, slope = e.meta(x).rank, e.ref(weight)
     if e.meta(weight).rank == 1 and rank > 1:
-        shape = ", ".join(["1", str(e.meta(weight).shape[0])] + ["1"] * (rank - 2))
-        slope = f"&{e.receiver(weight)}.reshape(({shape}))?"
-    return f"ops::where_cond(&ops::gt_scalar({e.ref(x)}, 0.0)?, {e.ref(x)}, &ops::mul({e.ref(x)}, {slope})?)?"
+        shape = tuple_of([1, str(e.meta(weight).shape[0]), *[1] * (rank - 2)])
+        slope = e.receiver(weight).method("reshape", shape).borrowed
+    is_positive = call("ops::gt_scalar", e.ref(x), "0.0")
+    scaled = call("ops::mul", e.ref(x), slope)
+    return call("ops::where_cond", is_positive.borrowed, e.ref(x), scaled.borrowed)
 
 
 @op("aten.glu.default")
-def glu(e: Emitter, a: Args) -> str:
+def glu(e: Emitter, a: Args) -> Code:
     axis = a["dim"] % e.meta(a["self"]).rank
     size = e.meta(a["self"]).shape[axis]
     if isinstance(size, g.Sym):
         raise Unsupported("its axis has a free size")
-    named(e, a["self"])
+    e.name_if_expression(a["self"])
     x, half = e.receiver(a["self"]), e.slot(size // 2, None)
-    return f"ops::mul(&{x}.narrow({axis}, 0, {half})?, &ops::sigmoid(&{x}.narrow({axis}, {half}, {half})?)?)?"
+    gate = call("ops::sigmoid", x.method("narrow", axis, half, half).borrowed)
+    return call("ops::mul", x.method("narrow", axis, 0, half).borrowed, gate.borrowed)
 
 
 @op("aten.rrelu_with_noise_functional.default")
-def rrelu(e: Emitter, a: Args) -> list[str]:
+def rrelu(e: Emitter, a: Args) -> list[Code]:
     """At inference the slope is the mean of the bounds; the noise is only drawn in training."""
     if a["training"]:
         raise Unsupported("its slope is random in training")
-    a["noise"]
+    a.ignore("noise")
     slope = e.slot((a["lower"] + a["upper"]) / 2, "slope", "f64")
-    return [f"ops::leaky_relu({e.ref(a['self'])}, {slope})?"]
+    return [call("ops::leaky_relu", e.ref(a["self"]), slope)]
 
 
 @op("aten.where.self")
-def where(e: Emitter, a: Args) -> str:
+def where(e: Emitter, a: Args) -> Code:
     dtype = a.output.dtype
     condition = e.ref(a["condition"])
-    return f"ops::where_cond({condition}, {cast(e, a['self'], dtype)}, {cast(e, a['other'], dtype)})?"
+    return call("ops::where_cond", condition, cast(e, a["self"], dtype), cast(e, a["other"], dtype))
 
 
 @op("aten.where.ScalarOther")
-def where_other(e: Emitter, a: Args) -> str:
-    mask = f"&ops::logical_not({e.ref(a['condition'])})?"
-    return f"ops::masked_fill({cast(e, a['self'], a.output.dtype)}, {mask}, {number(e, a['other'], 'fill')})?"
+def where_other(e: Emitter, a: Args) -> Code:
+    mask = call("ops::logical_not", e.ref(a["condition"])).borrowed
+    value = cast(e, a["self"], a.output.dtype)
+    return call("ops::masked_fill", value, mask, number(e, a["other"], "fill"))
 
 
 @op("aten.where.ScalarSelf")
-def where_self(e: Emitter, a: Args) -> str:
-    value = number(e, a["self"], "fill")
-    return f"ops::masked_fill({cast(e, a['other'], a.output.dtype)}, {e.ref(a['condition'])}, {value})?"
+def where_self(e: Emitter, a: Args) -> Code:
+    fill = number(e, a["self"], "fill")
+    return call("ops::masked_fill", cast(e, a["other"], a.output.dtype), e.ref(a["condition"]), fill)
 
 
 @op("aten.masked_fill.Scalar")
-def masked_fill(e: Emitter, a: Args) -> str:
-    return f"ops::masked_fill({e.ref(a['self'])}, {e.ref(a['mask'])}, {number(e, a['value'], 'fill')})?"
+def masked_fill(e: Emitter, a: Args) -> Code:
+    return call("ops::masked_fill", e.ref(a["self"]), e.ref(a["mask"]), number(e, a["value"], "fill"))
 
 
 @op("aten.masked_fill.Tensor")
-def masked_fill_tensor(e: Emitter, a: Args) -> str:
+def masked_fill_tensor(e: Emitter, a: Args) -> Code:
     value = cast(e, a["value"], a.output.dtype)
-    return f"ops::where_cond({e.ref(a['mask'])}, {value}, {e.ref(a['self'])})?"
+    return call("ops::where_cond", e.ref(a["mask"]), value, e.ref(a["self"]))
 
 
 @op("aten._to_copy.default", "aten.type_as.default")
-def to_copy(e: Emitter, a: Args) -> str:
-    for name in ("dtype", "other"):
-        if name in a.values:
-            a[name]
+def to_copy(e: Emitter, a: Args) -> Code:
+    a.ignore("dtype", "other")
     dtype_word(a.output.dtype)
     if same_dtype(e.meta(a["self"]).dtype, a.output.dtype):
-        return f"{e.receiver(a['self'])}.clone()"
+        return e.receiver(a["self"]).cloned
     return converted(e, a["self"], a.output.dtype)
 
 
 @op("aten.clone.default")
-def clone(e: Emitter, a: Args) -> str:
-    return f"{e.receiver(a['self'])}.clone()"
+def clone(e: Emitter, a: Args) -> Code:
+    return e.receiver(a["self"]).cloned
 
 
 @op("aten.copy.default")
-def copy(e: Emitter, a: Args) -> str:
-    """What is assigned to (part of) a tensor takes its shape and dtype."""
-    a["self"]
+def copy(e: Emitter, a: Args) -> Code:
+    """An assignment to (part of) a tensor: the new values take its shape and dtype."""
+    a.ignore("self")
     source = cast(e, a["src"], a.output.dtype).removeprefix("&")
     if e.meta(a["src"]).shape == a.output.shape:
-        return source if source.endswith("?") else f"{source}.clone()"
-    return f"{source}.broadcast_as({e.shape(a.output.shape)})?"
+        return source if source.endswith("?") else source.cloned
+    return source.method("broadcast_as", e.shape(a.output.shape))

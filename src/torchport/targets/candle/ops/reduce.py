@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torchport.capture import graph as g
 from torchport.targets.candle import rust
+from torchport.targets.candle.arguments import Args
+from torchport.targets.candle.code import Code, call, slice_of
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.registry import Args, Several, axes, axis, cast, dtype_word, op, rows
+from torchport.targets.candle.operands import axes, axis, cast, dtype_word
+from torchport.targets.candle.registry import Several, op, register, rows
 
 rows(
     {
@@ -29,193 +34,157 @@ rows(
 )
 
 
-def _fold(e: Emitter, a: Args, name: str) -> str:
-    dims = axes(e, a["self"], a["dim"] if "dim" in a.values else None)
-    keep = "true" if a.values.get("keepdim") else "false"
-    for argument in ("keepdim", "dtype"):
-        if argument in a.values:
-            a[argument]
-    return _as_wide(
-        f"ops::{name}({cast(e, a['self'], a.output.dtype)}, &{dims}, {keep})?", name, a.output.dtype
-    )
+def _fold(e: Emitter, a: Args, name: str) -> Code:
+    """`self` folded along `dim`, or along all axes if the operation has no `dim`."""
+    a.ignore("dtype")
+    dims = axes(e, a["self"], a.get("dim"))
+    keep = a.get("keepdim", False)
+    folded = call(f"ops::{name}", cast(e, a["self"], a.output.dtype), slice_of(dims), keep)
+    return _as_wide(folded, name, a.output.dtype)
 
 
-def _as_wide(text: str, name: str, dtype: str) -> str:
-    """Sums and products of integers come as i64; who asked for another dtype gets that."""
+def _as_wide(value: Code, name: str, dtype: str) -> Code:
+    """The value in the dtype of the result: sums and products of integers come as i64 from the runtime crate."""
     if name in ("amax", "amin") or dtype in (*g.FLOATS, "int64"):
-        return text
-    return f"ops::to_dtype(&{text}, {dtype_word(dtype)})?"
+        return value
+    return call("ops::to_dtype", value.borrowed, dtype_word(dtype))
 
 
-@op("aten.cumsum.default")
-def cumsum(e: Emitter, a: Args) -> str:
-    return _running(e, a, "cumsum")
+for _name, _ops in {
+    "sum": ("sum.dim_IntList", "sum.default"),
+    "mean": ("mean.dim", "mean.default"),
+    "prod": ("prod.default", "prod.dim_int"),
+    "amax": ("max.default",),
+    "amin": ("min.default",),
+}.items():
+    for _op in _ops:
+        register(f"aten.{_op}", partial(_fold, name=_name))
 
 
-@op("aten.cumprod.default")
-def cumprod(e: Emitter, a: Args) -> str:
-    return _running(e, a, "cumprod")
-
-
-def _running(e: Emitter, a: Args, name: str) -> str:
-    a["dtype"]
+def _running(e: Emitter, a: Args, name: str) -> Code:
+    a.ignore("dtype")
     dim = axis(a["dim"], e.meta(a["self"]).rank)
-    return _as_wide(f"ops::{name}({cast(e, a['self'], a.output.dtype)}, {dim})?", name, a.output.dtype)
+    return _as_wide(call(f"ops::{name}", cast(e, a["self"], a.output.dtype), dim), name, a.output.dtype)
 
 
-@op("aten.sum.dim_IntList", "aten.sum.default")
-def sum_(e: Emitter, a: Args) -> str:
-    return _fold(e, a, "sum")
+for _name in ("cumsum", "cumprod"):
+    register(f"aten.{_name}.default", partial(_running, name=_name))
 
 
-@op("aten.mean.dim", "aten.mean.default")
-def mean(e: Emitter, a: Args) -> str:
-    return _fold(e, a, "mean")
+def _of_all(e: Emitter, a: Args, name: str) -> Code:
+    return call(f"ops::{name}", e.ref(a["self"]), slice_of(axes(e, a["self"], None)), False)
 
 
-@op("aten.prod.default", "aten.prod.dim_int")
-def prod(e: Emitter, a: Args) -> str:
-    return _fold(e, a, "prod")
+for _name in ("any", "all"):
+    register(f"aten.{_name}.default", partial(_of_all, name=_name))
 
 
-@op("aten.max.default")
-def max_all(e: Emitter, a: Args) -> str:
-    return _fold(e, a, "amax")
-
-
-@op("aten.min.default")
-def min_all(e: Emitter, a: Args) -> str:
-    return _fold(e, a, "amin")
-
-
-@op("aten.any.default")
-def any_all(e: Emitter, a: Args) -> str:
-    return f"ops::any({e.ref(a['self'])}, &{axes(e, a['self'], None)}, false)?"
-
-
-@op("aten.all.default")
-def all_all(e: Emitter, a: Args) -> str:
-    return f"ops::all({e.ref(a['self'])}, &{axes(e, a['self'], None)}, false)?"
-
-
-def _spread(e: Emitter, a: Args) -> str:
+def _variance(e: Emitter, a: Args) -> Code:
     correction = 1.0 if a["correction"] is None else float(a["correction"])
-    keep = "true" if a["keepdim"] else "false"
-    return f"ops::var({e.ref(a['self'])}, &{axes(e, a['self'], a['dim'])}, {correction!r}, {keep})?"
+    dims = slice_of(axes(e, a["self"], a["dim"]))
+    return call("ops::var", e.ref(a["self"]), dims, repr(correction), a["keepdim"])
+
+
+def _mean_beside(e: Emitter, a: Args) -> Code:
+    return call("ops::mean", e.ref(a["self"]), slice_of(axes(e, a["self"], a["dim"])), a["keepdim"])
 
 
 @op("aten.var.correction")
-def var(e: Emitter, a: Args) -> str:
-    return _spread(e, a)
+def var(e: Emitter, a: Args) -> Code:
+    return _variance(e, a)
 
 
 @op("aten.std.correction")
-def std(e: Emitter, a: Args) -> str:
-    return f"ops::sqrt(&{_spread(e, a)})?"
+def std(e: Emitter, a: Args) -> Code:
+    return call("ops::sqrt", _variance(e, a).borrowed)
 
 
 @op("aten.var_mean.correction")
-def var_mean(e: Emitter, a: Args) -> list[str]:
-    return [_spread(e, a), _mean_beside(e, a)]
+def var_mean(e: Emitter, a: Args) -> list[Code]:
+    return [var(e, a), _mean_beside(e, a)]
 
 
 @op("aten.std_mean.correction")
-def std_mean(e: Emitter, a: Args) -> list[str]:
-    return [f"ops::sqrt(&{_spread(e, a)})?", _mean_beside(e, a)]
-
-
-def _mean_beside(e: Emitter, a: Args) -> str:
-    keep = "true" if a["keepdim"] else "false"
-    return f"ops::mean({e.ref(a['self'])}, &{axes(e, a['self'], a['dim'])}, {keep})?"
+def std_mean(e: Emitter, a: Args) -> list[Code]:
+    return [std(e, a), _mean_beside(e, a)]
 
 
 @op("aten.linalg_vector_norm.default")
-def vector_norm(e: Emitter, a: Args) -> str:
-    a["dtype"]
+def vector_norm(e: Emitter, a: Args) -> Code:
+    a.ignore("dtype")
     return _norm(e, a, a["ord"])
 
 
 @op("aten.norm.ScalarOpt_dim")
-def norm(e: Emitter, a: Args) -> str:
+def norm(e: Emitter, a: Args) -> Code:
     return _norm(e, a, 2 if a["p"] is None else a["p"])
 
 
-def _norm(e: Emitter, a: Args, order: float) -> str:
-    keep = "true" if a["keepdim"] else "false"
+def _norm(e: Emitter, a: Args, order: float) -> Code:
     x = cast(e, a["self"], a.output.dtype)
-    return f"ops::norm({x}, {rust.float_literal(float(order))}, &{axes(e, a['self'], a['dim'])}, {keep})?"
+    dims = slice_of(axes(e, a["self"], a["dim"]))
+    return call("ops::norm", x, rust.float_literal(float(order)), dims, a["keepdim"])
 
 
-@op("aten.max.dim")
-def max_dim(e: Emitter, a: Args) -> Several:
-    return _along(e, a, "max_dim")
-
-
-@op("aten.min.dim")
-def min_dim(e: Emitter, a: Args) -> Several:
-    return _along(e, a, "min_dim")
+def _first_axis(e: Emitter, a: Args) -> int:
+    """The axis that `dim` names, or the first if it names none."""
+    return axes(e, a["self"], a["dim"])[0]
 
 
 def _along(e: Emitter, a: Args, name: str) -> Several:
-    keep = "true" if a["keepdim"] else "false"
-    return Several(f"ops::{name}({e.ref(a['self'])}, {axes(e, a['self'], a['dim'])[0]}, {keep})?")
+    return Several(call(f"ops::{name}", e.ref(a["self"]), _first_axis(e, a), a["keepdim"]))
+
+
+for _name in ("max", "min"):
+    register(f"aten.{_name}.dim", partial(_along, name=f"{_name}_dim"))
+
+
+def _sorted(e: Emitter, a: Args, name: str) -> Code:
+    a.ignore("stable")  # a stable order is right in both cases
+    return call(f"ops::{name}", e.ref(a["self"]), _first_axis(e, a), a["descending"])
 
 
 @op("aten.sort.default", "aten.sort.stable")
 def sort(e: Emitter, a: Args) -> Several:
-    _any_order_is_stable(a)
-    descending = "true" if a["descending"] else "false"
-    return Several(f"ops::sort({e.ref(a['self'])}, {axes(e, a['self'], a['dim'])[0]}, {descending})?")
+    return Several(_sorted(e, a, "sort"))
+
+
+@op("aten.argsort.default", "aten.argsort.stable")
+def argsort(e: Emitter, a: Args) -> Code:
+    return _sorted(e, a, "argsort")
 
 
 @op("aten.topk.default")
 def topk(e: Emitter, a: Args) -> Several:
-    a["sorted"]
-    largest = "true" if a["largest"] else "false"
+    a.ignore("sorted")
     k = e.size(a["k"], "k")
-    return Several(f"ops::topk({e.ref(a['self'])}, {k}, {axes(e, a['self'], a['dim'])[0]}, {largest})?")
+    return Several(call("ops::topk", e.ref(a["self"]), k, _first_axis(e, a), a["largest"]))
 
 
-def _any_order_is_stable(a: Args) -> None:
-    if "stable" in a.values:
-        a["stable"]
+def _arg_extreme(e: Emitter, a: Args, name: str) -> Code:
+    """The position of the largest or smallest element; without `dim`, its position among all elements."""
+    keep = a["keepdim"]
+    if a["dim"] is not None:
+        return call(f"ops::{name}", e.ref(a["self"]), _first_axis(e, a), keep)
+    position = call(f"ops::{name}", e.receiver(a["self"]).method("flatten_all").borrowed, 0, False)
+    return position.method("reshape", e.shape(a.output.shape)) if a.output.rank else position
 
 
-@op("aten.argsort.default", "aten.argsort.stable")
-def argsort(e: Emitter, a: Args) -> str:
-    _any_order_is_stable(a)
-    descending = "true" if a["descending"] else "false"
-    return f"ops::argsort({e.ref(a['self'])}, {axes(e, a['self'], a['dim'])[0]}, {descending})?"
-
-
-def _arg_extreme(e: Emitter, a: Args, name: str) -> str:
-    keep = "true" if a["keepdim"] else "false"
-    if a["dim"] is None:
-        text = f"ops::{name}(&{e.receiver(a['self'])}.flatten_all()?, 0, false)?"
-        return f"{text}.reshape({e.shape(a.output.shape)})?" if a.output.rank else text
-    return f"ops::{name}({e.ref(a['self'])}, {axes(e, a['self'], a['dim'])[0]}, {keep})?"
-
-
-@op("aten.argmax.default")
-def argmax(e: Emitter, a: Args) -> str:
-    return _arg_extreme(e, a, "argmax")
-
-
-@op("aten.argmin.default")
-def argmin(e: Emitter, a: Args) -> str:
-    return _arg_extreme(e, a, "argmin")
+for _name in ("argmax", "argmin"):
+    register(f"aten.{_name}.default", partial(_arg_extreme, name=_name))
 
 
 @op("aten.diff.default")
-def diff(e: Emitter, a: Args) -> str:
-    dim = axes(e, a["self"], a["dim"])[0]
-    parts: list[g.Ref] = [part for part in (a["prepend"], a["self"], a["append"]) if part is not None]
-    text = e.ref(parts[0])
-    if len(parts) > 1:
-        text = f"&Tensor::cat(&[{', '.join(e.ref(part) for part in parts)}], {dim})?"
+def diff(e: Emitter, a: Args) -> Code:
+    dim = _first_axis(e, a)
+    pieces: list[g.Ref] = [piece for piece in (a["prepend"], a["self"], a["append"]) if piece is not None]
+    value = e.ref(pieces[0])
+    if len(pieces) > 1:
+        value = call("Tensor::cat", slice_of([e.ref(piece) for piece in pieces]), dim).borrowed
     # The runtime crate takes u8 for bools, whose difference is whether they differ.
     wraps = e.meta(a["self"]).dtype == "uint8"
-    text = f"&ops::to_dtype({text}, DType::I64)?" if wraps else text
+    if wraps:
+        value = call("ops::to_dtype", value, "DType::I64").borrowed
     for _ in range(a["n"]):
-        text = f"&ops::diff({text}, {dim})?"
-    return f"ops::to_dtype({text}, DType::U8)?" if wraps else text.removeprefix("&")
+        value = call("ops::diff", value, dim).borrowed
+    return call("ops::to_dtype", value, "DType::U8") if wraps else value.removeprefix("&")

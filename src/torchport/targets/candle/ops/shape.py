@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from torchport.capture import graph as g
-from torchport.targets.candle.emit import Emitter, Unsupported
-from torchport.targets.candle.registry import Args, axes, axis, cast, named, number, op, rows
+from torchport.targets.candle.arguments import Args
+from torchport.targets.candle.body import Unsupported
+from torchport.targets.candle.code import Code, call, code, joined, slice_of
+from torchport.targets.candle.emit import Emitter, shape_of
+from torchport.targets.candle.operands import axes, axis, cast, number
+from torchport.targets.candle.registry import op, rows
 
 rows(
     {
@@ -18,26 +22,20 @@ rows(
 
 
 @op("aten.reshape.default")
-def reshape(e: Emitter, a: Args) -> str:
-    for name in ("shape", "size"):
-        if name in a.values:
-            a[name]
+def reshape(e: Emitter, a: Args) -> Code:
+    a.ignore("shape")
     before, after = e.meta(a["self"]).shape, a.output.shape
-    flattened = _flattened(before, after)
-    if flattened is not None:
-        first, last = flattened
-        if last == len(before) - 1:
-            return f"{e.receiver(a['self'])}.flatten_from({first})?" if first else _flat(e, a)
-        return f"{e.receiver(a['self'])}.flatten({first}, {last})?"
-    return f"{e.receiver(a['self'])}.reshape({e.shape(after)})?"
+    x, joined_axes = e.receiver(a["self"]), _joined_axes(before, after)
+    if joined_axes is None:
+        return x.method("reshape", e.shape(after))
+    first, last = joined_axes
+    if last < len(before) - 1:
+        return x.method("flatten", first, last)
+    return x.method("flatten_from", first) if first else x.method("flatten_all")
 
 
-def _flat(e: Emitter, a: Args) -> str:
-    return f"{e.receiver(a['self'])}.flatten_all()?"
-
-
-def _flattened(before: tuple[g.Dim, ...], after: tuple[g.Dim, ...]) -> tuple[int, int] | None:
-    """The axes that were joined, if the reshape joins neighbours and changes nothing else."""
+def _joined_axes(before: tuple[g.Dim, ...], after: tuple[g.Dim, ...]) -> tuple[int, int] | None:
+    """The first and last of the axes that a reshape joins, or None if it does more than join neighbours."""
     if len(after) >= len(before) or not after:
         return None
     first = next((i for i, (x, y) in enumerate(zip(before, after, strict=False)) if x != y), len(after) - 1)
@@ -47,96 +45,83 @@ def _flattened(before: tuple[g.Dim, ...], after: tuple[g.Dim, ...]) -> tuple[int
 
 
 @op("aten.permute.default")
-def permute(e: Emitter, a: Args) -> str:
+def permute(e: Emitter, a: Args) -> Code:
     dims = axes(e, a["self"], a["dims"])
     moved = [i for i, dim in enumerate(dims) if i != dim]
     if len(moved) == 2:
-        return f"{e.receiver(a['self'])}.transpose({moved[0]}, {moved[1]})?"
+        return e.receiver(a["self"]).method("transpose", *moved)
     if not moved:
-        return f"{e.receiver(a['self'])}.clone()"
-    order = ", ".join(map(str, dims))
-    return f"{e.receiver(a['self'])}.permute({'(' + order + ')' if len(dims) <= 6 else '[' + order + ']'})?"
+        return e.receiver(a["self"]).cloned
+    order = joined(", ", dims)
+    return e.receiver(a["self"]).method("permute", code("({})" if len(dims) <= 6 else "[{}]", order))
 
 
 @op("aten.transpose.int")
-def transpose(e: Emitter, a: Args) -> str:
+def transpose(e: Emitter, a: Args) -> Code:
     rank = e.meta(a["self"]).rank
     first, second = sorted((axis(a["dim0"], rank), axis(a["dim1"], rank)))
     if first == second:
-        return f"{e.receiver(a['self'])}.clone()"
+        return e.receiver(a["self"]).cloned
     if rank == 2:
-        return f"{e.receiver(a['self'])}.t()?"
-    return f"{e.receiver(a['self'])}.transpose({first}, {second})?"
+        return e.receiver(a["self"]).method("t")
+    return e.receiver(a["self"]).method("transpose", first, second)
 
 
 @op("aten.t.default")
-def t(e: Emitter, a: Args) -> str:
-    return f"{e.receiver(a['self'])}.{'t()?' if e.meta(a['self']).rank == 2 else 'clone()'}"
+def t(e: Emitter, a: Args) -> Code:
+    x = e.receiver(a["self"])
+    return x.method("t") if e.meta(a["self"]).rank == 2 else x.cloned
 
 
 @op("aten.unsqueeze.default")
-def unsqueeze(e: Emitter, a: Args) -> str:
-    return f"{e.receiver(a['self'])}.unsqueeze({axis(a['dim'], e.meta(a['self']).rank + 1)})?"
+def unsqueeze(e: Emitter, a: Args) -> Code:
+    return e.receiver(a["self"]).method("unsqueeze", axis(a["dim"], e.meta(a["self"]).rank + 1))
 
 
-def _squeeze(e: Emitter, a: Args, dims: list[int]) -> str:
+def _squeeze(e: Emitter, a: Args, dims: list[int]) -> Code:
     shape = e.meta(a["self"]).shape
-    text = e.receiver(a["self"])
+    value = e.receiver(a["self"])
     for dim in sorted((d for d in dims if shape[d] == 1), reverse=True):
-        text += f".squeeze({dim})?"
-    return text if text.endswith("?") else f"{text}.clone()"
+        value = value.method("squeeze", dim)
+    return value if value.endswith("?") else value.cloned
 
 
 @op("aten.squeeze.dim", "aten.squeeze.dims")
-def squeeze(e: Emitter, a: Args) -> str:
+def squeeze(e: Emitter, a: Args) -> Code:
     return _squeeze(e, a, axes(e, a["self"], a["dim"]))
 
 
 @op("aten.squeeze.default")
-def squeeze_all(e: Emitter, a: Args) -> str:
+def squeeze_all(e: Emitter, a: Args) -> Code:
     return _squeeze(e, a, list(range(e.meta(a["self"]).rank)))
 
 
 @op("aten.expand.default")
-def expand(e: Emitter, a: Args) -> str:
-    a["size"], a["implicit"]
+def expand(e: Emitter, a: Args) -> Code:
+    a.ignore("size", "implicit")
     before, after = e.meta(a["self"]).shape, a.output.shape
     grown = [1] * (len(after) - len(before)) + list(before)
-    words = [
+    sizes = [
         e.size(new, "repeat" if old == 1 and new != 1 else "size")
         for old, new in zip(grown, after, strict=True)
     ]
-    return f"{e.receiver(a['self'])}.broadcast_as({e.tuple(words)})?"
+    return e.receiver(a["self"]).method("broadcast_as", shape_of(sizes))
 
 
 @op("aten.cat.default")
-def cat(e: Emitter, a: Args) -> str:
-    parts = [part for part in a["tensors"] if e.meta(part).shape != (0,) or a.output.rank == 1]
-    words = [cast(e, part, a.output.dtype) for part in parts]
-    return f"Tensor::cat(&[{', '.join(words)}], {axis(a['dim'], a.output.rank)})?"
+def cat(e: Emitter, a: Args) -> Code:
+    tensors = [item for item in a["tensors"] if e.meta(item).shape != (0,) or a.output.rank == 1]
+    return _put_together(e, a, "cat", tensors)
 
 
 @op("aten.stack.default")
-def stack(e: Emitter, a: Args) -> str:
-    words = [cast(e, part, a.output.dtype) for part in a["tensors"]]
-    return f"Tensor::stack(&[{', '.join(words)}], {axis(a['dim'], a.output.rank)})?"
+def stack(e: Emitter, a: Args) -> Code:
+    return _put_together(e, a, "stack", a["tensors"])
 
 
-def _pieces(e: Emitter, a: Args, dim: int) -> list[str]:
-    """One `narrow` for each output, from the sizes that the outputs have."""
-    named(e, a["self"])
-    source = e.receiver(a["self"])
-    offset: g.Dim = 0
-    texts = []
-    for meta in a.node.outputs:
-        assert meta is not None
-        size = meta.shape[dim]
-        if isinstance(size, g.Sym) or isinstance(offset, g.Sym):
-            raise Unsupported("the pieces have free sizes")
-        start = "0" if offset == 0 else e.slot(offset, "offset")
-        texts.append(f"{source}.narrow({dim}, {start}, {e.size(size, 'size')})?")
-        offset += size
-    return texts
+def _put_together(e: Emitter, a: Args, name: str, tensors: list[g.Ref]) -> Code:
+    items = slice_of([cast(e, item, a.output.dtype) for item in tensors])
+    return call(f"Tensor::{name}", items, axis(a["dim"], a.output.rank))
 
 
 @op(
@@ -144,44 +129,57 @@ def _pieces(e: Emitter, a: Args, dim: int) -> list[str]:
     "aten.unsafe_split.Tensor",
     "aten.split_with_sizes.default",
 )
-def split(e: Emitter, a: Args) -> list[str]:
-    for name in ("split_size", "split_sizes"):
-        if name in a.values:
-            a[name]
-    return _pieces(e, a, axis(a["dim"], e.meta(a["self"]).rank))
+def split(e: Emitter, a: Args) -> list[Code]:
+    """One `narrow` for each output, from the sizes that the outputs have."""
+    a.ignore("split_size", "split_sizes")
+    dim = axis(a["dim"], e.meta(a["self"]).rank)
+    e.name_if_expression(a["self"])
+    source = e.receiver(a["self"])
+    offset = 0
+    pieces = []
+    for meta in a.node.outputs:
+        assert meta is not None
+        size = meta.shape[dim]
+        if isinstance(size, g.Sym):
+            raise Unsupported("the pieces have free sizes")
+        start = 0 if offset == 0 else e.slot(offset, "offset")
+        pieces.append(source.method("narrow", dim, start, e.size(size, "size")))
+        offset += size
+    return pieces
 
 
 @op("aten.unbind.int")
-def unbind(e: Emitter, a: Args) -> list[str]:
+def unbind(e: Emitter, a: Args) -> list[Code]:
     dim = axis(a["dim"], e.meta(a["self"]).rank)
-    named(e, a["self"])
-    return [f"ops::select({e.ref(a['self'])}, {dim}, {i})?" for i in range(len(a.node.outputs))]
+    e.name_if_expression(a["self"])
+    return [call("ops::select", e.ref(a["self"]), dim, index) for index in range(len(a.node.outputs))]
 
 
 @op("aten.roll.default")
-def roll(e: Emitter, a: Args) -> str:
-    shifts = ", ".join(number(e, shift, "shift", "i64") for shift in a["shifts"])
+def roll(e: Emitter, a: Args) -> Code:
+    shifts = slice_of([number(e, shift, "shift", "i64") for shift in a["shifts"]])
     dims = axes(e, a["self"], a["dims"]) if a["dims"] else []
-    return f"ops::roll({e.ref(a['self'])}, &[{shifts}], &{dims})?"
+    return call("ops::roll", e.ref(a["self"]), shifts, slice_of(dims))
 
 
 @op("aten.diagonal.default")
-def diagonal(e: Emitter, a: Args) -> str:
+def diagonal(e: Emitter, a: Args) -> Code:
     rank = e.meta(a["self"]).rank
-    dims = f"{axis(a['dim1'], rank)}, {axis(a['dim2'], rank)}"
-    return f"ops::diagonal({e.ref(a['self'])}, {number(e, a['offset'], 'diagonal', 'i64')}, {dims})?"
+    dims = axis(a["dim1"], rank), axis(a["dim2"], rank)
+    return call("ops::diagonal", e.ref(a["self"]), number(e, a["offset"], "diagonal", "i64"), *dims)
 
 
 @op("aten.repeat_interleave.self_int")
-def repeat_interleave(e: Emitter, a: Args) -> str:
-    a["output_size"]
+def repeat_interleave(e: Emitter, a: Args) -> Code:
+    a.ignore("output_size")
     if a["dim"] is None:
-        return f"ops::repeat_interleave(&{e.receiver(a['self'])}.flatten_all()?, {e.size(a['repeats'])}, 0)?"
+        flat = e.receiver(a["self"]).method("flatten_all").borrowed
+        return call("ops::repeat_interleave", flat, e.size(a["repeats"]), 0)
     dim = axis(a["dim"], e.meta(a["self"]).rank)
-    return f"ops::repeat_interleave({e.ref(a['self'])}, {e.size(a['repeats'])}, {dim})?"
+    return call("ops::repeat_interleave", e.ref(a["self"]), e.size(a["repeats"]), dim)
 
 
 @op("aten.unfold.default")
-def unfold(e: Emitter, a: Args) -> str:
+def unfold(e: Emitter, a: Args) -> Code:
     dim = axis(a["dimension"], e.meta(a["self"]).rank)
-    return f"{e.receiver(a['self'])}.unfold({dim}, {e.size(a['size'])}, {e.size(a['step'])})?"
+    return e.receiver(a["self"]).method("unfold", dim, e.size(a["size"]), e.size(a["step"]))

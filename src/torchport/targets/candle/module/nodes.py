@@ -1,0 +1,155 @@
+"""The nodes of a module as statements and expressions of `forward`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torchport.capture import graph as g
+from torchport.capture.hooks import UNKNOWN
+from torchport.targets.base import Todo
+from torchport.targets.candle import rust
+from torchport.targets.candle.arguments import Args
+from torchport.targets.candle.body import Unsupported, Value
+from torchport.targets.candle.code import Code, as_code, call, code, joined
+from torchport.targets.candle.emit import FALLBACK, Emitter
+from torchport.targets.candle.module.child import Child, note_call
+from torchport.targets.candle.module.loops import find_loop, write_loop
+from torchport.targets.candle.registry import OPS, Several
+
+
+def write_nodes(e: Emitter, children: Mapping[str, Child]) -> None:
+    index = 0
+    while index < len(e.module.nodes):
+        loop = find_loop(e, children, index)
+        if loop is None:
+            _write_node(e, children, e.module.nodes[index])
+            index += 1
+        else:
+            write_loop(e, children, loop)
+            index += len(loop.calls)
+
+
+def _write_node(e: Emitter, children: Mapping[str, Child], node: g.Node) -> None:
+    for index, meta in enumerate(node.outputs):
+        if meta is not None:
+            e.metas[g.Ref(node.name, index)] = meta
+    refs = list(g.refs([node.args, node.kwargs]))
+    outputs = _call_child(e, children, node) if node.op == g.CALL else _operation(e, node)
+    reads = e.reads_of(refs)
+    if isinstance(outputs, Several):
+        _destructure(e, node, outputs.code)
+    else:
+        for index, output in enumerate(outputs):
+            e.values[g.Ref(node.name, index)] = Value(output, "expr", reads, node.hint)
+    for ref in refs:
+        e.unread[ref.name] -= 1
+    if not isinstance(outputs, Several):
+        _name_if_shared(e, children, node, len(outputs))
+
+
+def _name_if_shared(e: Emitter, children: Mapping[str, Child], node: g.Node, outputs: int) -> None:
+    """Binds values that are read more than once to variables."""
+    if outputs == 1:
+        ref = g.Ref(node.name)
+        if e.unread[node.name] > 1 or _feeds_a_loop(e, children, ref):
+            e.name_it(ref)
+        return
+    for ref in (g.Ref(node.name, index) for index in range(outputs)):
+        if e.times_read(ref) > 1:
+            e.name_it(ref)
+
+
+def _feeds_a_loop(e: Emitter, children: Mapping[str, Child], ref: g.Ref) -> bool:
+    """Whether items of a Vec read the value beside the one that they hand to each other, be it only one item."""
+    in_vectors = {key for key, child in children.items() if child.vector is not None}
+    return any(ref in node.args[1:] for node in e.module.nodes if node.target in in_vectors)
+
+
+def _destructure(e: Emitter, node: g.Node, value: Code) -> None:
+    """Binds the items of a tuple to variables."""
+    names = []
+    for index in range(len(node.outputs)):
+        ref = g.Ref(node.name, index)
+        if e.times_read(ref) == 0:
+            names.append("_")
+            continue
+        name, reads = e.declare(_output_name(node, index))
+        e.values[ref] = Value(as_code(name), "owned", reads)
+        names.append(name)
+    e.write(code("let ({}) = {};", joined(", ", names), value))
+
+
+def _output_name(node: g.Node, index: int) -> str:
+    names = {
+        "aten.topk.default": ("values", "indices"),
+        "aten.sort.default": ("values", "indices"),
+        "aten.max.dim": ("values", "indices"),
+        "aten.min.dim": ("values", "indices"),
+    }.get(node.op)
+    if names:
+        return names[index]
+    base = node.hint or (node.name if node.op == g.CALL else FALLBACK)
+    return f"{base}_{index}" if node.op == g.CALL else base
+
+
+# operations
+
+
+def _operation(e: Emitter, node: g.Node) -> list[Code] | Several:
+    """The operation by its entry in the table, or a TODO."""
+    try:
+        function = OPS.get(node.op)
+        if function is None:
+            raise Unsupported(_why_not_mapped(node))
+        for meta in node.outputs:
+            if meta is not None and meta.dtype not in rust.DTYPES:
+                raise Unsupported(f"candle has no dtype {meta.dtype}")
+        args = Args(node)
+        result = function(e, args)
+        args.check_all_read()
+    except Unsupported as reason:
+        return _todo(e, node, str(reason))
+    if isinstance(result, Several):
+        return result
+    outputs = [result] if isinstance(result, Code) else result
+    if e.checks == "ops" and len(outputs) == 1:
+        return [code('check!(self.probe, "{}", {})?', node.name, outputs[0])]
+    return outputs
+
+
+def _why_not_mapped(node: g.Node) -> str:
+    if node.op == UNKNOWN:
+        reason = node.kwargs.get("reason")
+        known = "its operations are not known"
+        return f"{known}, write them here ({reason})" if reason else known
+    return "no row of the operation table maps it; see CONTRIBUTING.md for how to add one"
+
+
+def _todo(e: Emitter, node: g.Node, reason: str) -> list[Code]:
+    for ref in dict.fromkeys(g.refs([node.args, node.kwargs])):
+        # A value that only the missing operation reads is still computed, so that it can be checked.
+        e.name_if_expression(ref)
+    layer = e.module.path or e.graph.root.class_name
+    e.body.todos.append(Todo(op=node.op, layer=layer, source=node.source, reason=reason))
+    place = f" at {node.source}" if node.source else ""
+    message = f"{node.op} in {e.module.class_name}{place}: {reason}".replace('"', "'")
+    e.write(code("// TODO(torchport): {}", message))
+    return [code('torchport_runtime::todo("{}")?', message)] * max(1, len(node.outputs))
+
+
+# calls of children
+
+
+def _call_child(e: Emitter, children: Mapping[str, Child], node: g.Node) -> list[Code] | Several:
+    assert node.target is not None
+    note_call(e, node)
+    child = children[node.target]
+    if child.is_plain:
+        value = e.values[node.args[0]]
+        if value.form == "expr":
+            return [e.receiver(node.args[0]).method("apply", f"&{child.place}")]
+        e.body.calls_module_trait = True
+        return [call(f"{child.place}.forward", value.reference)]
+    arguments = [e.ref(arg) for arg in node.args]
+    result = call(f"{child.place}.{child.method}", *arguments, *child.given_sizes(e))
+    return [result] if len(node.outputs) == 1 else Several(result)
