@@ -95,10 +95,11 @@ def _safe_name(test: str, nth: int) -> str:
 
 def _told(place: Path) -> str:
     """The verdict of the report that failed: that of the gradients where the forward pass is right."""
+    from torchport.runs.folder import REPORT_FILE
     from torchport.runs.report import Report
     from torchport.testing import describe
 
-    for file in (place / "report.json", place / "gradients" / "report.json"):
+    for file in (place / REPORT_FILE, place / "gradients" / REPORT_FILE):
         if file.is_file():
             report = Report.from_json(file.read_text(encoding="utf-8"))
             if not report.passed:

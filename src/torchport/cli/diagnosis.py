@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from torchport.files import cache_directory
 from torchport.targets.base import Finding
-from torchport.targets.registry import requirements
+from torchport.targets.registry import requirements, target_names
 
 Range = tuple[tuple[int, int], tuple[int, int]]
 """From the first version that is supported to the first that is not."""
@@ -28,6 +28,7 @@ def diagnose() -> list[Finding]:
     return [
         _python(),
         _torch(),
+        Finding("targets", "ok", ", ".join(target_names())),
         *(look() for look in requirements()),
         _cache(),
         *(_extra(name, fix) for name, fix in _EXTRAS.items()),

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from torchport.diff.formats import unreadable
-from torchport.errors import ReportError, UsageError
+from torchport.errors import ManifestError, ReportError, UsageError
+from torchport.runs.folder import (
+    REPORT_FILE,
+    RUN_FILE,
+    folder_of_record,
+    is_run,
+    open_folder,
+    record_in,
+)
 
 _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)\.\w+")
 _INDEX, _MANIFEST, _TRACE = ".index.json", "_manifest.json", "_trace.safetensors"
@@ -36,13 +44,13 @@ def locate(path: Path) -> Located:
         return _index(path)
     if path.name.endswith(_MANIFEST):
         return _capture(path)
-    if path.name == "report.json":
+    if path.name in (REPORT_FILE, RUN_FILE):
         return _run(path.parent)
     return Located("file", (path,), _manifest_beside(path))
 
 
 def _directory(folder: Path) -> Located:
-    if any((folder / name).exists() for name in ("report.json", "run", "capture")):
+    if is_run(folder):
         return _run(folder)
     try:
         names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
@@ -70,9 +78,9 @@ def _only(found: Sequence[Path], folder: Path) -> Path:
 
 
 def _run(folder: Path) -> Located:
-    chained = folder / "run" / "chained.safetensors"
+    chained = record_in(folder, "chained")
     if not chained.is_file():
-        message = "the run has no run/chained.safetensors: what the port computed is not there"
+        message = f"the run has no {chained.relative_to(folder)}: what the port computed is not there"
         raise ReportError("TP0343", message, where=str(folder))
     return Located("run", (chained,), _manifest_of_run(folder))
 
@@ -113,16 +121,16 @@ def _shards(found: Sequence[Path]) -> Located | None:
 def _manifest_beside(path: Path) -> Path | None:
     if path.name.endswith(_TRACE):
         return _if_file(path.with_name(path.name.removesuffix(_TRACE) + _MANIFEST))
-    return _manifest_of_run(path.parent.parent) if path.parent.name == "run" else None
+    run = folder_of_record(path)
+    return None if run is None else _manifest_of_run(run)
 
 
 def _manifest_of_run(folder: Path) -> Path | None:
-    """The manifest that the report is about: a port that was checked on other inputs has several."""
+    """The manifest of the capture that the run is of; a comparison of two models has none."""
     try:
-        model = json.loads((folder / "report.json").read_text(encoding="utf-8"))["model"]
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError):
+        return _if_file(open_folder(folder).manifest)
+    except (ManifestError, ReportError):
         return None
-    return _if_file(folder / "capture" / f"{model}{_MANIFEST}")
 
 
 def _if_file(path: Path) -> Path | None:

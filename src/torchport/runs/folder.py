@@ -23,6 +23,7 @@ RUN_FILE = "run.json"
 REPORT_FILE = "report.json"
 _CAPTURE = "capture"
 _RUN = "run"
+_SNIPPETS = "snippets"
 _AGAIN = "_again"
 _MANIFEST = "_manifest.json"
 Kind = Literal["manifest", "trace", "truth", "weights"]
@@ -79,7 +80,7 @@ class RunFolder:
 
     def record(self, mode: Mode) -> Path:
         """The trace of what the candidate computed."""
-        return self.path / _RUN / f"{mode}.safetensors"
+        return record_in(self.path, mode)
 
     @property
     def report(self) -> Path:
@@ -91,10 +92,10 @@ class RunFolder:
 
     @property
     def snippets(self) -> Path:
-        return self.path / "snippets"
+        return self.path / _SNIPPETS
 
     def snippet(self, layer: str) -> Path:
-        return self.snippets / file_name(layer)
+        return snippet_in(self.path, layer)
 
     @property
     def minified(self) -> Path:
@@ -120,6 +121,21 @@ def parts_there(path: Path) -> list[str]:
     about = _read(path / RUN_FILE)
     project = about.project if about is not None else EARLIER_PROJECT
     return [name for name in (_CAPTURE, project, _RUN) if name and (path / name).is_dir()]
+
+
+def snippet_in(folder: Path, layer: str) -> Path:
+    """The folder of a layer's snippet, in the folder of any run."""
+    return folder / _SNIPPETS / file_name(layer)
+
+
+def record_in(folder: Path, mode: Mode) -> Path:
+    """The trace of what the candidate computed, in the folder of any run."""
+    return folder / _RUN / f"{mode}.safetensors"
+
+
+def folder_of_record(trace: Path) -> Path | None:
+    """The folder of the run whose record a file is; None if it is no such file."""
+    return trace.parent.parent if trace.parent.name == _RUN else None
 
 
 def is_run(path: Path) -> bool:

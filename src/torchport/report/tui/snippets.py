@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torchport.parity.result import Layer
-from torchport.runs.folder import file_name
+from torchport.runs.folder import snippet_in
 from torchport.runs.report import Report
 
 _RUNS = {".py": "python", ".sh": "sh"}
@@ -23,8 +23,8 @@ def folder_of(layer: Layer, report: Report, run: Path | None) -> Path | None:
     named = culprit.snippet if culprit is not None and culprit.layer == layer.name else None
     places = [] if named is None else [Path(named)]
     if run is not None:
-        places += [run / named, run / "snippets" / Path(named).name] if named else []
-        places.append(run / "snippets" / file_name(layer.name))
+        places += [run / named] if named else []
+        places.append(snippet_in(run, layer.name))
     return next((place for place in places if place.is_dir()), None)
 
 
