@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torchport.diff.difference import diff
 from torchport.diff.sources import Source
 from torchport.errors import TorchportError
+from torchport.events import ignore
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
 
@@ -124,9 +125,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("capture")
     spec = Path(__file__).parents[2] / "examples" / "mlp.py"
-    record_spec(
-        f"{spec}:mlp", name="mlp", out=folder, dynamic=None, hints=None, ops=False, progress=lambda _: None
-    )
+    record_spec(f"{spec}:mlp", name="mlp", out=folder, dynamic=None, hints=None, ops=False, watch=ignore)
     return folder
 
 

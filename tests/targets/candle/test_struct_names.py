@@ -69,7 +69,7 @@ def test_a_model_that_is_one_layer_has_a_struct_around_it() -> None:
 def test_the_names_are_those_of_the_source() -> None:
     for name in ("resnet18", "bert"):
         model, args = zoo.ZOO[name]()
-        graph = record(model, args, truth=False, decompose=lambda op: not TARGET.maps(op)).graph
+        graph = record(model, args, truth=False, decompose=lambda op: not TARGET.supports(op)).graph
         generated = generate(graph)
         declared = re.findall(r"^(?:pub )?struct (\w+)", generated.source, re.MULTILINE)
         assert {*generated.structs.values(), "Config"} == set(declared)

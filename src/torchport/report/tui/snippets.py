@@ -23,7 +23,7 @@ def folder_of(layer: Layer, report: Report, run: Path | None) -> Path | None:
     named = culprit.snippet if culprit is not None and culprit.layer == layer.name else None
     places = [] if named is None else [Path(named)]
     if run is not None:
-        places += [run / named] if named else []
+        places += [run / named, snippet_in(run, Path(named).name)] if named else []
         places.append(snippet_in(run, layer.name))
     return next((place for place in places if place.is_dir()), None)
 
