@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from torchport.explain.weights import Others, what_it_is
+from torchport.explain.weights import Difference, Others, how_it_differs
 
 from .scenes import Wrong, scene_of, suggestions
 
@@ -296,6 +296,7 @@ def test_gates_that_are_stored_in_another_order_are_told() -> None:
     recorded = torch.randn(12, 5)
     parts = recorded.chunk(4)
     stored = torch.cat([parts[0], parts[2], parts[1], parts[3]])
-    kind, text = what_it_is("rnn.weight_ih_l0", stored, recorded, Others(Path("none")))
-    assert (kind, text) == ("gate_order", "the 4 parts of rnn.weight_ih_l0 are in the order [0, 2, 1, 3]")
-    assert what_it_is("w", torch.randn(12, 5), recorded, Others(Path("none")))[0] == "stale_weight"
+    found = how_it_differs("rnn.weight_ih_l0", stored, recorded, Others(Path("none")))
+    text = "the 4 parts of rnn.weight_ih_l0 are in the order [0, 2, 1, 3]"
+    assert found == Difference("gate_order", text)
+    assert how_it_differs("w", torch.randn(12, 5), recorded, Others(Path("none"))).kind == "stale_weight"

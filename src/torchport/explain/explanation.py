@@ -22,6 +22,12 @@ from torchport.porting.soundness import Evidence
 from torchport.runs.report import Report
 
 _MOST_SNIPPETS = 8
+_RERUN = """\
+Runs $layer alone in Rust and compares each of its operations with PyTorch.
+
+Edit port/rust/src/model.rs, then run this again: only this layer is built. The values that come from the layers inside
+it are the recorded ones.
+"""
 
 
 def explained(port: Port, report: Report, evidence: Evidence) -> Report:
@@ -47,7 +53,7 @@ def _cause(port: Port, culprit: Divergence, evidence: Evidence, edits: list[Edit
     if scene is None:
         return {}
     folder = port.folder / "snippets" / file_name(culprit.layer)
-    write_snippet(folder, culprit.layer, scene)
+    write_snippet(folder, culprit.layer, scene, rerun=_RERUN)
     drilled = drill(scenes(scene, culprit, evidence, edits), port, folder / "port", edits)
     operation = (drilled.operation if drilled else None) or _only(scene)
     if operation is not None and is_of_torch(operation.source):
@@ -86,7 +92,7 @@ def _others(port: Port, report: Report, evidence: Evidence) -> None:
         scene = None if layer.name == culprit.layer else look_at(evidence, layer.name, layer.own.key)
         if scene is not None:
             folder = port.folder / "snippets" / file_name(layer.name)
-            write_snippet(folder, layer.name, scene)
+            write_snippet(folder, layer.name, scene, rerun=_RERUN)
             with suppress(TorchportError):
                 port_of(scene, port, folder / "port")
 
