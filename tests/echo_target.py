@@ -32,6 +32,7 @@ class EchoTarget:
 
     name: str = "echo"
     project: str = "echoed"
+    editable: str | None = None
     options: type[Options] = EchoOptions
     requirements: tuple = ()
     change: Callable[[str, Values], Values] = field(default=lambda mode, values: values)

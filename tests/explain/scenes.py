@@ -32,20 +32,20 @@ def recorded(model: nn.Module, args: tuple, folder: Path) -> Recorded:
     return Recorded(capture, Evidence(capture.graph, files["trace"], lockstep, weights, weights))
 
 
-def observe(seen: Recorded, values: dict[str, torch.Tensor]) -> None:
-    """Writes what a port computed in lock-step: the golden values, but for some."""
-    write_tensors(seen.evidence.lockstep, {**seen.capture.golden, **values}, {"schema": "1"})
+def observe(recording: Recorded, values: dict[str, torch.Tensor]) -> None:
+    """Writes what a port computed in lock-step: `values` at some keys, the golden values at all others."""
+    write_tensors(recording.evidence.lockstep, {**recording.capture.golden, **values}, {"schema": "1"})
 
 
 def scene_of(model: nn.Module, args: tuple, wrong: Wrong, folder: Path, layer: str | None = None) -> Scene:
-    """A model, of which a layer (the model itself, where none is named) computes `wrong` from its inputs."""
-    seen = recorded(model, args, folder)
-    call = seen.capture.plan.calls[layer or seen.capture.plan.root]
-    golden, plan = seen.capture.golden, seen.capture.plan
+    """The scene of a layer, or of the model itself if none is named, that computes `wrong` from its inputs."""
+    recording = recorded(model, args, folder)
+    golden, plan = recording.capture.golden, recording.capture.plan
+    call = plan.calls[layer or plan.root]
     with torch.no_grad():
         value = wrong(*(golden[plan.resolve(key)] for key in call.inputs))
-    observe(seen, {call.outputs[0]: value})
-    scene = look_at(seen.evidence, call.name, call.outputs[0])
+    observe(recording, {call.outputs[0]: value})
+    scene = look_at(recording.evidence, call.name, call.outputs[0])
     assert scene is not None
     return scene
 

@@ -1,4 +1,4 @@
-"""What a call computes itself, cut out of the model, computes the same from recorded values alone."""
+"""The operations of a call, cut out of the model, compute the same from recorded values alone."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ MODELS = {
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+def recording(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     model, args = MODELS[request.param]()[:2]
     made = recorded(model, args, tmp_path_factory.mktemp(request.param))
     observe(made, {})
@@ -46,12 +46,14 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("stand_ins", [False, True], ids=["alone", "with stand-ins"])
-def test_every_call_alone_computes_what_it_computed_in_the_model(seen: Recorded, stand_ins: bool) -> None:
-    plan, golden = seen.capture.plan, seen.capture.golden
+def test_every_call_alone_computes_what_it_computed_in_the_model(
+    recording: Recorded, stand_ins: bool
+) -> None:
+    plan, golden = recording.capture.plan, recording.capture.golden
     cut = 0
     for name, call in plan.calls.items():
-        own = [node for node in seen.capture.graph.modules[call.module].nodes if node.op != CALL]
-        scene = look_at(seen.evidence, name, plan.calls[name].outputs[0], stand_ins=stand_ins)
+        own = [node for node in recording.capture.graph.modules[call.module].nodes if node.op != CALL]
+        scene = look_at(recording.evidence, name, plan.calls[name].outputs[0], stand_ins=stand_ins)
         if scene is None:
             assert stand_ins or not own or call.outputs[0] in plan.aliases
             continue

@@ -1,4 +1,4 @@
-"""Each hypothesis is computed: what it explains is told with its share, and what nothing explains is not."""
+"""Each hypothesis is computed: it is suggested with the share that it explains, and noise is explained by none."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from torchport.explain.weights import Others, what_it_is
+from torchport.explain.weights import Difference, Others, how_it_differs
 
 from .scenes import Wrong, scene_of, suggestions
 
@@ -267,7 +267,7 @@ def test_no_number_is_fitted_to_a_few_elements(tmp_path: Path) -> None:
     assert suggestions(scene, tmp_path) == ()
 
 
-def test_half_an_explanation_is_not_told(tmp_path: Path) -> None:
+def test_half_an_explanation_is_not_suggested(tmp_path: Path) -> None:
     """A wrong epsilon and noise of the same size: the epsilon explains half, which is not enough."""
     model = nn.LayerNorm(32, eps=1e-5)
     wrong = nn.LayerNorm(32, eps=1e-2)
@@ -292,10 +292,11 @@ def test_nan_is_never_explained_by_a_value_without(tmp_path: Path) -> None:
     assert suggestions(scene, tmp_path) == ()
 
 
-def test_gates_that_are_stored_in_another_order_are_told() -> None:
+def test_gates_that_are_stored_in_another_order_are_recognised() -> None:
     recorded = torch.randn(12, 5)
     parts = recorded.chunk(4)
     stored = torch.cat([parts[0], parts[2], parts[1], parts[3]])
-    kind, text = what_it_is("rnn.weight_ih_l0", stored, recorded, Others(Path("none")))
-    assert (kind, text) == ("gate_order", "the 4 parts of rnn.weight_ih_l0 are in the order [0, 2, 1, 3]")
-    assert what_it_is("w", torch.randn(12, 5), recorded, Others(Path("none")))[0] == "stale_weight"
+    found = how_it_differs("rnn.weight_ih_l0", stored, recorded, Others(Path("none")))
+    text = "the 4 parts of rnn.weight_ih_l0 are in the order [0, 2, 1, 3]"
+    assert found == Difference("gate_order", text)
+    assert how_it_differs("w", torch.randn(12, 5), recorded, Others(Path("none"))).kind == "stale_weight"

@@ -51,6 +51,11 @@ class Bench(Protocol):
         """How the user has changed the candidate's source, as hunks of a unified diff."""
         ...
 
+    @property
+    def editable(self) -> str | None:
+        """The file of a slice that a user may edit, from the folder of the slice; None if there is none."""
+        ...
+
     def set_up(
         self, part: Capture, stored: Mapping[str, torch.Tensor], folder: Path, *, operations: bool
     ) -> Trial:

@@ -1,11 +1,11 @@
 """A case that fails: a few operations with their inputs and weights, and how to make it smaller.
 
-In: operations of a culprit. Out: smaller cases, each computed with torch, so that one that makes no sense is not made.
+In: operations of a culprit. Out: smaller cases. Each is computed with torch, so one that makes no sense is never made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +14,13 @@ import torch
 from torchport.capture import graph as g
 from torchport.capture.interpret import Interpreter
 from torchport.capture.plan import make_plan
+from torchport.explain import schema_use
+from torchport.explain.noted_run import CANNOT_COMPUTE, NotedRun
 from torchport.explain.slice import Slice
 
 Tensors = dict[str, torch.Tensor]
 _SIZES = {"size", "shape", "normalized_shape", "split_sizes", "split_size", "output_size", "groups", "end"}
+"""The arguments that are sizes of axes; an axis, a stride and the like have other names."""
 _TRIED_SIZES = (1, 2, 3, 4, 8)
 
 
@@ -33,16 +36,17 @@ class Case:
 
     @property
     def nodes(self) -> tuple[g.Node, ...]:
-        """The operations."""
+        """The operations, without the calls of other modules."""
         return tuple(node for node in self.graph.root.nodes if node.op != g.CALL)
 
     @property
     def elements(self) -> int:
+        """How many numbers the inputs and the weights have together."""
         return sum(tensor.numel() for tensor in (*self.inputs.values(), *self.weights.values()))
 
 
 def case_of(part: Slice, values: Tensors, weights: Tensors, stored: Tensors) -> Case:
-    """`values` by trace key; weights by their names in the part."""
+    """The operations of a slice as a case; `values` by trace key, weights by their names in the slice."""
     root = part.graph.root
     return Case(
         part.graph,
@@ -52,8 +56,16 @@ def case_of(part: Slice, values: Tensors, weights: Tensors, stored: Tensors) -> 
     )
 
 
+def computed(case: Case, *, wide: bool = False) -> list[torch.Tensor]:
+    """The outputs that torch computes, or their float64 truth if `wide`."""
+    interpreter = Interpreter(
+        case.graph, case.weights, make_plan(case.graph), lambda _, value: value, truth=wide
+    )
+    return interpreter.run(list(case.inputs.values()))
+
+
 def smaller_sizes(case: Case) -> Iterator[tuple[int, int]]:
-    """Sizes of axes to try, the largest first: (what it is, what it may become)."""
+    """Pairs of a size that some axis has and a smaller one to try in its place; the largest size comes first."""
     tensors = (*case.inputs.values(), *case.weights.values())
     for old in sorted({size for tensor in tensors for size in tensor.shape if size > 1}, reverse=True):
         for new in dict.fromkeys([*(n for n in _TRIED_SIZES if n < old), old // 4, old // 2]):
@@ -62,7 +74,7 @@ def smaller_sizes(case: Case) -> Iterator[tuple[int, int]]:
 
 
 def resized(case: Case, old: int, new: int) -> Case | None:
-    """Every axis of size `old` cut to `new`, wherever it is; None where torch cannot compute that."""
+    """The case with every axis of size `old` cut to `new`, or None if torch cannot compute that."""
 
     def cut(tensor: torch.Tensor) -> torch.Tensor:
         for axis, size in enumerate(tensor.shape):
@@ -72,97 +84,91 @@ def resized(case: Case, old: int, new: int) -> Case | None:
             tensor = tensor % new
         return tensor.contiguous()
 
-    def cut_all(tensors: Tensors) -> Tensors:
-        return {name: cut(tensor) for name, tensor in tensors.items()}
-
     nodes = tuple(_with_sizes(node, old, new) for node in case.graph.root.nodes)
     root = replace(case.graph.root, nodes=nodes)
     graph = replace(case.graph, modules={**case.graph.modules, "": root})
-    return _sound(Case(graph, *(cut_all(part) for part in (case.inputs, case.weights, case.stored))))
+    return _with_computed_shapes(_with_tensors(replace(case, graph=graph), cut))
 
 
 def rounded(case: Case, steps: int) -> Case | None:
-    """Every float in a coarse grid, so that it can be written with few digits."""
+    """The case with every float on a grid of `steps` points to 1, which takes few digits; None as for `resized`."""
 
     def coarse(tensor: torch.Tensor) -> torch.Tensor:
         return (tensor * steps).round() / steps if tensor.is_floating_point() else tensor
 
-    def all_coarse(tensors: Tensors) -> Tensors:
-        return {name: coarse(tensor) for name, tensor in tensors.items()}
+    return _with_computed_shapes(_with_tensors(case, coarse))
 
-    return _sound(Case(case.graph, *(all_coarse(part) for part in (case.inputs, case.weights, case.stored))))
+
+def _with_tensors(case: Case, change: Callable[[torch.Tensor], torch.Tensor]) -> Case:
+    def changed(tensors: Tensors) -> Tensors:
+        return {name: change(tensor) for name, tensor in tensors.items()}
+
+    return Case(case.graph, changed(case.inputs), changed(case.weights), changed(case.stored))
 
 
 def _with_sizes(node: g.Node, old: int, new: int) -> g.Node:
-    """Sizes that are arguments; axes, strides and the like stay."""
+    """The operation with the sizes among its arguments changed."""
     if node.op == g.CALL:
         return node
-    namespace, operation, overload = node.op.split(".")
-    schema = getattr(getattr(getattr(torch.ops, namespace), operation), overload)._schema
-    names = [argument.name for argument in schema.arguments]
 
     def changed(name: str, value: Any) -> Any:
         if name not in _SIZES:
             return value
         return g.map_args(value, lambda item: new if type(item) is int and item == old else item)
 
-    args = tuple(changed(name, value) for name, value in zip(names, node.args, strict=False))
-    return replace(node, args=args, kwargs={name: changed(name, v) for name, v in node.kwargs.items()})
+    declared = schema_use.arguments(node.op)
+    args = tuple(changed(argument.name, value) for argument, value in zip(declared, node.args, strict=False))
+    return replace(
+        node, args=args, kwargs={name: changed(name, value) for name, value in node.kwargs.items()}
+    )
 
 
-def _sound(case: Case) -> Case | None:
-    """The case with the shapes that torch gives its values; None where torch cannot compute it."""
-    results: dict[str, Any] = {}
-    seen: dict[str, torch.Tensor] = {}
-
-    class Machine(Interpreter):
-        def apply(self, node: g.Node, args: tuple, kwargs: dict[str, Any]) -> Any:
-            results[node.name] = super().apply(node, args, kwargs)
-            return results[node.name]
-
-    def note(key: str, value: torch.Tensor) -> torch.Tensor:
-        seen[key] = value
-        return value
-
+def _with_computed_shapes(case: Case) -> Case | None:
+    """The case with the shapes that torch gives its values, or None if torch cannot compute it."""
     plan = make_plan(case.graph)
+    run = NotedRun(case.graph, case.weights, plan)
     try:
-        outputs = Machine(case.graph, case.weights, plan, note).run(list(case.inputs.values()))
-    except (RuntimeError, IndexError, ValueError, TypeError):
+        outputs = run.run(list(case.inputs.values()))
+    except CANNOT_COMPUTE:
         return None
     if not all(output.numel() for output in outputs):
         return None
-    modules = {}
-    for call in plan.calls.values():
-        module = case.graph.modules[call.module]
-        inputs = tuple(
-            replace(item, meta=_meta(seen[key], item.meta))
-            for item, key in zip(module.inputs, call.inputs, strict=True)
+    modules = {
+        call.module: _with_shapes_of(
+            case.graph.modules[call.module], [run.values[key] for key in call.inputs]
         )
-        modules[module.key] = replace(module, inputs=inputs)
-        for node in case.graph.root.nodes:
-            if node.target == module.key:
-                results[node.name] = [seen[key] for key in call.outputs]
+        for call in plan.calls.values()
+    }
+    results = {name: applied.result for name, applied in run.applied.items()} | {
+        node.name: [run.values[key] for key in call.outputs]
+        for call in plan.calls.values()
+        for node in case.graph.root.nodes
+        if node.target == call.module
+    }
     root = modules[""]
     nodes = tuple(replace(node, outputs=_metas(node, results[node.name])) for node in root.nodes)
     weights = {
-        name: replace(w, meta=_meta(case.weights[name], w.meta)) for name, w in case.graph.weights.items()
+        name: replace(weight, meta=_meta(case.weights[name], weight.meta))
+        for name, weight in case.graph.weights.items()
     }
     graph = replace(case.graph, modules={**modules, "": replace(root, nodes=nodes)}, weights=weights)
     return replace(case, graph=graph)
 
 
-def _metas(node: g.Node, value: Any) -> tuple[g.TensorMeta | None, ...]:
-    values = list(value) if isinstance(value, list | tuple) else [value]
+def _with_shapes_of(module: g.Module, values: Sequence[torch.Tensor]) -> g.Module:
+    """The module with inputs of the shapes that these values have."""
+    inputs = tuple(
+        replace(item, meta=_meta(value, item.meta)) for item, value in zip(module.inputs, values, strict=True)
+    )
+    return replace(module, inputs=inputs)
+
+
+def _metas(node: g.Node, result: Any) -> tuple[g.TensorMeta | None, ...]:
+    results = list(result) if isinstance(result, list | tuple) else [result]
     return tuple(
-        None if meta is None else _meta(item, meta) for item, meta in zip(values, node.outputs, strict=True)
+        None if meta is None else _meta(item, meta) for item, meta in zip(results, node.outputs, strict=True)
     )
 
 
 def _meta(tensor: torch.Tensor, meta: g.TensorMeta) -> g.TensorMeta:
     return replace(meta, shape=tuple(tensor.shape))
-
-
-def computed(case: Case, *, wide: bool = False) -> list[torch.Tensor]:
-    """What torch computes, or the float64 truth of it."""
-    machine = Interpreter(case.graph, case.weights, make_plan(case.graph), lambda _, value: value, truth=wide)
-    return machine.run(list(case.inputs.values()))

@@ -12,7 +12,7 @@ from torchport.errors import TorchportError
 from torchport.explain.bench import Bench
 from torchport.explain.drill import drill, set_up
 from torchport.explain.scene import Evidence, Scene, look_at
-from torchport.explain.snippet import write_snippet
+from torchport.explain.snippet import SLICE, write_snippet
 from torchport.explain.suggest import suggest
 from torchport.explain.weights import Others
 from torchport.parity.result import Divergence, Operation
@@ -20,8 +20,6 @@ from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
 
 _MOST_SNIPPETS = 8
-SLICE = "port"
-"""The folder of the slice in a snippet."""
 
 
 def explained(report: Report, files: RunFolder, evidence: Evidence, bench: Bench) -> Report:
@@ -42,7 +40,7 @@ def _cause(culprit: Divergence, files: RunFolder, evidence: Evidence, bench: Ben
     if scene is None:
         return {}
     folder = files.snippet(culprit.layer)
-    write_snippet(folder, culprit.layer, scene)
+    write_snippet(folder, culprit.layer, scene, bench.editable)
     drilled = drill(scenes(scene, culprit, evidence, bench), bench, folder / SLICE)
     operation = (drilled.operation if drilled else None) or _only(scene)
     if operation is not None and is_of_torch(operation.source):
@@ -82,6 +80,6 @@ def _snippets_of_others(
         scene = None if layer.name == culprit.layer else look_at(evidence, layer.name, layer.own.key)
         if scene is not None:
             folder = files.snippet(layer.name)
-            write_snippet(folder, layer.name, scene)
+            write_snippet(folder, layer.name, scene, bench.editable)
             with suppress(TorchportError):
                 set_up(scene, bench, folder / SLICE)

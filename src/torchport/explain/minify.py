@@ -20,7 +20,7 @@ from torchport.explain.explanation import scenes
 from torchport.explain.repro import Minified, counted, hand_over
 from torchport.explain.scene import Evidence, Scene, as_capture, look_at
 from torchport.explain.slice import some_operations
-from torchport.explain.trial import bind
+from torchport.explain.what_if import bind
 from torchport.parity.result import Divergence
 from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report

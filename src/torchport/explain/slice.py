@@ -1,7 +1,7 @@
-"""A part of a captured graph as a model of its own: what one call computes itself, or some of its operations.
+"""A part of a captured graph as a model of its own: the operations of one call, or some of these.
 
-Its inputs are values that were recorded, also those that come from the calls inside, so that nothing else has to run.
-Its sizes are those of the recording.
+In: a graph and the name of a call in its trace. Out: a `Slice`. Its inputs are values that were recorded, those that
+come from the calls inside included, so that nothing else has to run. Its sizes are those of the recording.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torchport.capture.plan import Plan
 
 @dataclass(frozen=True)
 class Slice:
-    """A graph of one module without calls, and the trace keys of what goes in and comes out."""
+    """The graph of one module, and the trace keys of its inputs and outputs."""
 
     graph: g.Graph
     inputs: tuple[str, ...]
@@ -24,95 +24,100 @@ class Slice:
     weights: dict[str, str]
     """Name in the slice → name in the model."""
     given: dict[str, str] = field(default_factory=dict)
-    """Weights that stand for what the calls inside give → the trace key of that."""
+    """Weights that stand for the outputs of the calls inside → the trace key of each of these outputs."""
 
     @property
     def nodes(self) -> tuple[g.Node, ...]:
-        """The operations."""
+        """The operations, without the calls of other modules."""
         return tuple(node for node in self.graph.root.nodes if node.op != g.CALL)
 
 
+_Sources = dict[g.Ref, tuple[g.Input, str]]
+"""Values that a slice does not compute itself → the input that each becomes if it is read, and its trace key."""
+
+
 def own_operations(graph: g.Graph, plan: Plan, name: str, bindings: Mapping[str, int]) -> Slice | None:
-    """What the call `name` computes between the calls that it makes; None where that is nothing."""
+    """The operations that the call `name` makes between the calls inside it, or None if it makes none."""
     call = plan.calls[name]
-    module = g.Module(**_fixed(vars(graph.modules[call.module]), bindings))
-    children = iter([child for child in plan.calls.values() if child.parent == name])
-    given = {g.Ref(item.name): (item, key) for item, key in zip(module.inputs, call.inputs, strict=True)}
-    nodes, wanted = [], []
+    module = _module_with_fixed_sizes(graph, call.module, bindings)
+    children = (child for child in plan.calls.values() if child.parent == name)
+    sources: _Sources = {
+        g.Ref(item.name): (item, key) for item, key in zip(module.inputs, call.inputs, strict=True)
+    }
+    nodes: list[g.Node] = []
+    read_outside: list[tuple[g.Ref, str]] = []
     for node in module.nodes:
         if node.op != g.CALL:
             nodes.append(node)
             continue
         child = next(children)
-        wanted += list(zip(node.args, child.inputs, strict=True))
+        read_outside += zip(node.args, child.inputs, strict=True)
         for index, key in enumerate(child.outputs):
-            meta = node.outputs[index]
-            assert meta is not None
-            given[g.Ref(node.name, index)] = (_given(node, index, meta), key)
-    wanted += list(zip(module.outputs, call.outputs, strict=True))
+            sources[g.Ref(node.name, index)] = (_as_input(node, index), key)
+    read_outside += zip(module.outputs, call.outputs, strict=True)
     own = {node.name for node in nodes}
-    outputs = {ref: key for ref, key in reversed(wanted) if ref.name in own and plan.resolve(key) == key}
+    # A value that is read twice has the key of its first reader, and the outputs are in the order of last reading.
+    outputs = {
+        ref: key for ref, key in reversed(read_outside) if ref.name in own and plan.resolve(key) == key
+    }
     if not outputs:
         return None
     outputs = dict(reversed(outputs.items()))
-    whole = len(nodes) == len(module.nodes)
-    return _assemble(graph, module, nodes, given, outputs, keep_inputs=whole)
+    return _assembled(graph, module, nodes, sources, outputs)
 
 
 def with_stand_ins(graph: g.Graph, plan: Plan, name: str, bindings: Mapping[str, int]) -> Slice | None:
-    """The same with the calls in it: each is a module that gives what was recorded, whatever it is handed.
+    """The same operations with the calls among them: each becomes a module that gives what was recorded.
 
-    Code that is generated from it reads like that of the model, so that edits of the one fit the other. None where
-    a module is called twice, which cannot give two things.
+    Code that is generated from it reads like that of the model, so that edits of the one fit the other. None if a
+    module is called twice, because a stand-in cannot give two values.
     """
     flat = own_operations(graph, plan, name, bindings)
     if flat is None:
         return None
     call = plan.calls[name]
-    module = g.Module(**_fixed(vars(graph.modules[call.module]), bindings))
+    module = _module_with_fixed_sizes(graph, call.module, bindings)
     needed = upstream(module.nodes, {ref.name for ref in flat.graph.root.outputs})
-    children = iter([child for child in plan.calls.values() if child.parent == name])
-    modules: dict[str, g.Module] = {}
+    children = (child for child in plan.calls.values() if child.parent == name)
+    stand_ins: dict[str, g.Module] = {}
+    weights = dict(flat.graph.weights)
     given: dict[str, str] = {}
-    nodes = []
+    nodes: list[g.Node] = []
     for node in module.nodes:
         child = next(children) if node.op == g.CALL else None
         if node.name not in needed:
             continue
-        if child is not None:
-            assert node.target is not None
-            key = node.target.removeprefix(f"{module.key}.").partition("@")[0]
-            if key in modules:
-                return None
-            modules[key], stored = _stand_in(
-                key, g.Module(**_fixed(vars(graph.modules[node.target]), bindings))
-            )
-            given |= dict(zip(stored, child.outputs, strict=True))
-            node = replace(node, target=key)
-        nodes.append(node)
-    weights = dict(flat.graph.weights)
-    for key, stand_in in modules.items():
-        outputs = next(node.outputs for node in nodes if node.target == key)
-        for weight, meta in zip(stand_in.params.values(), outputs, strict=True):
-            assert meta is not None
-            weights[weight] = g.Weight(meta, "buffer")
+        if child is None:
+            nodes.append(node)
+            continue
+        assert node.target is not None
+        key = node.target.removeprefix(f"{module.key}.").partition("@")[0]
+        if key in stand_ins:
+            return None
+        stand_in = _stand_in(key, _module_with_fixed_sizes(graph, node.target, bindings))
+        stand_ins[key] = stand_in
+        weights |= {
+            weight: g.Weight(_meta(node, index), "buffer")
+            for index, weight in enumerate(stand_in.params.values())
+        }
+        given |= dict(zip(stand_in.params.values(), child.outputs, strict=True))
+        nodes.append(replace(node, target=key))
     root = replace(
         module, key="", nodes=tuple(nodes), outputs=flat.graph.root.outputs, params=flat.graph.root.params
     )
-    made = replace(flat.graph, modules={"": root, **modules}, weights=weights)
-    return Slice(made, tuple(call.inputs), flat.outputs, flat.weights, given)
+    whole = replace(flat.graph, modules={"": root, **stand_ins}, weights=weights)
+    return Slice(whole, tuple(call.inputs), flat.outputs, flat.weights, given)
 
 
-def _stand_in(key: str, module: g.Module) -> tuple[g.Module, list[str]]:
-    """A module that gives weights of its own, and the names of these."""
+def _stand_in(key: str, module: g.Module) -> g.Module:
+    """A module that has its outputs as weights of its own, and returns these."""
     params = {f"given_{index}": f"{key}.given_{index}" for index in range(len(module.outputs))}
     outputs = tuple(g.Ref(name) for name in params)
-    made = g.Module(key, f"{module.type}Given", module.inputs, (), outputs, params, source=module.source)
-    return made, list(params.values())
+    return g.Module(key, f"{module.type}Given", module.inputs, (), outputs, params, source=module.source)
 
 
 def upstream(nodes: Iterable[g.Node], names: Iterable[str]) -> set[str]:
-    """The operations on which values depend, and these themselves."""
+    """The names of those nodes on which the named values depend, their own nodes included."""
     reads = {node.name: {ref.name for ref in g.refs([node.args, node.kwargs])} for node in nodes}
     waiting, found = list(names), set()
     while waiting:
@@ -124,55 +129,56 @@ def upstream(nodes: Iterable[g.Node], names: Iterable[str]) -> set[str]:
 
 
 def some_operations(whole: Slice, names: Iterable[str], keys: Mapping[g.Ref, str]) -> Slice:
-    """The nodes `names` of a slice; what they read of the others is given, what the others read comes out.
+    """The nodes `names` of a slice. Their inputs are the values that they read of the other nodes.
 
-    `keys` says under which key the value of each node was recorded.
+    Their outputs are the values that the other nodes, or the outputs of the slice, read of them. `keys` has the key
+    under which the value of each node was recorded.
     """
     chosen = set(names)
     root = whole.graph.root
     nodes = [node for node in root.nodes if node.name in chosen]
-    given = {g.Ref(i.name): (i, key) for i, key in zip(root.inputs, whole.inputs, strict=True)}
-    for node in root.nodes:
-        if node.name in chosen:
-            continue
-        for index, meta in enumerate(node.outputs):
-            if meta is not None:
-                ref = g.Ref(node.name, index)
-                given[ref] = (_given(node, index, meta), keys[ref])
-    read = {ref for node in root.nodes if node.name not in chosen for ref in g.refs([node.args, node.kwargs])}
-    read |= set(root.outputs)
-    outputs = {}
-    for node in nodes:
-        for index, meta in enumerate(node.outputs):
-            ref = g.Ref(node.name, index)
-            if meta is not None and ref in read:
-                outputs[ref] = keys[ref]
-    made = _assemble(whole.graph, root, nodes, given, outputs, keep_inputs=len(nodes) == len(root.nodes))
-    return replace(made, weights={name: whole.weights[name] for name in made.weights})
+    others = [node for node in root.nodes if node.name not in chosen]
+    sources: _Sources = {
+        g.Ref(item.name): (item, key) for item, key in zip(root.inputs, whole.inputs, strict=True)
+    }
+    for node in others:
+        for ref in _outputs(node):
+            sources[ref] = (_as_input(node, ref.index), keys[ref])
+    read = {ref for node in others for ref in g.refs([node.args, node.kwargs])} | set(root.outputs)
+    outputs = {ref: keys[ref] for node in nodes for ref in _outputs(node) if ref in read}
+    part = _assembled(whole.graph, root, nodes, sources, outputs)
+    return replace(part, weights={name: whole.weights[name] for name in part.weights})
 
 
-def _given(node: g.Node, index: int, meta: g.TensorMeta) -> g.Input:
-    return g.Input(f"{node.name}_output_{index}" if index else node.name, meta, node.hint)
+def _outputs(node: g.Node) -> list[g.Ref]:
+    return [g.Ref(node.name, index) for index, meta in enumerate(node.outputs) if meta is not None]
 
 
-def _assemble(
-    graph: g.Graph,
-    module: g.Module,
-    nodes: list[g.Node],
-    given: dict[g.Ref, tuple[g.Input, str]],
-    outputs: dict[g.Ref, str],
-    *,
-    keep_inputs: bool,
+def _as_input(node: g.Node, index: int) -> g.Input:
+    """An output of a node as an input of a slice that does not have the node."""
+    return g.Input(f"{node.name}_output_{index}" if index else node.name, _meta(node, index), node.hint)
+
+
+def _meta(node: g.Node, index: int) -> g.TensorMeta:
+    meta = node.outputs[index]
+    assert meta is not None
+    return meta
+
+
+def _assembled(
+    graph: g.Graph, module: g.Module, nodes: list[g.Node], sources: _Sources, outputs: dict[g.Ref, str]
 ) -> Slice:
+    """The nodes as a graph of one module. All inputs stay if all nodes of the module do, else those that are read."""
+    whole = len(nodes) == len(module.nodes)
     read = {ref for node in nodes for ref in g.refs([node.args, node.kwargs])}
-    inputs = [pair for ref, pair in given.items() if keep_inputs or ref in read]
-    renamed = {ref: g.Ref(item.name) for ref, (item, _) in given.items()}
+    inputs = [source for ref, source in sources.items() if whole or ref in read]
+    renamed = {ref: g.Ref(item.name) for ref, (item, _) in sources.items()}
 
     def rename(arg: g.Arg) -> g.Arg:
         return renamed.get(arg, arg) if isinstance(arg, g.Ref) else arg
 
-    used = {ref.name for ref in read}
-    params = {node: weight for node, weight in module.params.items() if node in used}
+    names_read = {ref.name for ref in read}
+    params = {name: weight for name, weight in module.params.items() if name in names_read}
     prefix = f"{module.path}." if module.path else ""
     local = {weight: weight.removeprefix(prefix) for weight in params.values()}
     root = replace(
@@ -181,26 +187,29 @@ def _assemble(
         inputs=tuple(item for item, _ in inputs),
         nodes=tuple(g.map_node(node, rename) for node in nodes),
         outputs=tuple(outputs),
-        params={node: local[weight] for node, weight in params.items()},
+        params={name: local[weight] for name, weight in params.items()},
     )
-    weights = {local[name]: replace(graph.weights[name], tied_to=None) for name in local}
+    weights = {own: replace(graph.weights[weight], tied_to=None) for weight, own in local.items()}
     names = tuple(f"output_{index}" for index in range(len(outputs)))
-    made = g.Graph(graph.name, {"": root}, weights, (), names, graph.config)
     return Slice(
-        made,
+        g.Graph(graph.name, {"": root}, weights, (), names, graph.config),
         tuple(key for _, key in inputs),
         tuple(outputs.values()),
-        {name: _head(graph, weight) for weight, name in local.items()},
+        {own: _stored_name(graph, weight) for weight, own in local.items()},
     )
 
 
-def _head(graph: g.Graph, name: str) -> str:
-    """The name under which a weight is stored."""
-    return graph.weights[name].tied_to or name
+def _stored_name(graph: g.Graph, weight: str) -> str:
+    """The name under which a weight is stored: its own, or that of the weight to which it is tied."""
+    return graph.weights[weight].tied_to or weight
+
+
+def _module_with_fixed_sizes(graph: g.Graph, key: str, bindings: Mapping[str, int]) -> g.Module:
+    """A module of the graph with every free size as it was recorded."""
+    return g.Module(**_fixed(vars(graph.modules[key]), bindings))
 
 
 def _fixed(value: Any, bindings: Mapping[str, int]) -> Any:
-    """The same with every free size as it was recorded."""
     if isinstance(value, g.Sym):
         return value.evaluate(bindings)
     if isinstance(value, list | tuple):

@@ -1,11 +1,12 @@
-"""What may be wrong with the weights that a port loads, beside those that were recorded.
+"""How the weights that a port loads differ from those that were recorded.
 
-The stored tensor is at hand, so that nothing is guessed: where it is not the recorded one, it is said what it is.
+Both tensors are at hand, so nothing is guessed: a stored tensor that is not the recorded one is recognised, if
+possible, as a transposed, rounded, reordered or spoilt form of it, or as another weight of the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from pathlib import Path
@@ -16,12 +17,12 @@ import torch
 
 @dataclass(frozen=True)
 class Others:
-    """All weights of the recording, of which one may stand in another's place."""
+    """The file with all weights of the recording, of which one may stand in another's place."""
 
     path: Path
 
     def like(self, tensor: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-        """Those of the same shape, by name."""
+        """The weights of the same shape, each with its name."""
         if not self.path.is_file():
             return
         with safetensors.safe_open(self.path, framework="pt") as file:
@@ -30,64 +31,99 @@ class Others:
                     yield name, file.get_tensor(name)
 
 
+@dataclass(frozen=True)
+class Difference:
+    """The kind of hypothesis that it supports, and a sentence for the user."""
+
+    kind: str
+    text: str
+
+
 def differing(recorded: Mapping[str, torch.Tensor], stored: Mapping[str, torch.Tensor]) -> list[str]:
-    """The weights that the port loads and that are not those of the recording."""
+    """The names of the weights that the port loads and that are not those of the recording."""
     return [name for name, tensor in stored.items() if not _equal(tensor, recorded[name])]
 
 
-def what_it_is(name: str, stored: torch.Tensor, recorded: torch.Tensor, others: Others) -> tuple[str, str]:
-    """The kind of difference and a sentence: it is transposed, another layer's, rounded, …"""
-    for kind, text in _known(name, stored, recorded):
-        return kind, text
+def how_it_differs(name: str, stored: torch.Tensor, recorded: torch.Tensor, others: Others) -> Difference:
+    """What a stored weight is beside the recorded one: transposed, rounded, another layer's, …"""
+    if stored.shape != recorded.shape:
+        text = f"{name} has shape {list(stored.shape)}, the recorded one {list(recorded.shape)}"
+        return Difference("stale_weight", text)
+    for recognise in _FORMS if recorded.is_floating_point() else _FORMS_OF_ANY_DTYPE:
+        found = recognise(name, stored, recorded)
+        if found is not None:
+            return found
     for other, tensor in others.like(stored):
         if other != name and _equal(tensor, stored):
-            return "neighbour_weight", f"{name} is {other}"
-    return "stale_weight", f"{name} is not the tensor that was recorded"
+            return Difference("neighbour_weight", f"{name} is {other}")
+    return Difference("stale_weight", f"{name} is not the tensor that was recorded")
 
 
-def _known(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Iterator[tuple[str, str]]:
-    if stored.shape != recorded.shape:
-        yield (
-            "stale_weight",
-            f"{name} has shape {list(stored.shape)}, the recorded one {list(recorded.shape)}",
-        )
-        return
+_Form = Callable[[str, torch.Tensor, torch.Tensor], Difference | None]
+"""Takes a name, the stored and the recorded tensor; gives None if the one is not this form of the other."""
+
+
+def _transposed(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
     for first, second in combinations(range(recorded.ndim), 2):
-        if recorded.shape[first] == recorded.shape[second] and _equal(
-            stored, recorded.transpose(first, second)
-        ):
-            yield "transposed_weight", f"{name} is transposed (axes {first} and {second})"
+        same_size = recorded.shape[first] == recorded.shape[second]
+        if same_size and _equal(stored, recorded.transpose(first, second)):
+            return Difference("transposed_weight", f"{name} is transposed (axes {first} and {second})")
+    return None
+
+
+def _reordered(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
+    """The gates of a GRU or an LSTM, or query, key and value in one tensor, in another order."""
     for number in (3, 4):
-        if recorded.shape and recorded.shape[0] % number == 0 and recorded.shape[0] > number:
-            parts = recorded.chunk(number)
-            for order in permutations(range(number)):
-                if list(order) != sorted(order) and _equal(stored, torch.cat([parts[i] for i in order])):
-                    yield "gate_order", f"the {number} parts of {name} are in the order {list(order)}"
-    if not recorded.is_floating_point():
-        return
-    spoiled = torch.isnan(stored) & ~torch.isnan(recorded)
-    if spoiled.any():
-        yield "nan", f"{name} has NaN at {int(spoiled.sum())} of {stored.numel()} places"
-    if not stored.any():
-        yield (
-            ("bias" if name.rpartition(".")[2].startswith("bias") else "stale_weight"),
-            f"{name} is all zeros",
-        )
-    if torch.equal(stored, torch.ones_like(stored)):
-        yield "scale", f"{name} is all ones"
+        if not recorded.shape or recorded.shape[0] % number or recorded.shape[0] <= number:
+            continue
+        parts = recorded.chunk(number)
+        for order in permutations(range(number)):
+            if list(order) != sorted(order) and _equal(stored, torch.cat([parts[i] for i in order])):
+                text = f"the {number} parts of {name} are in the order {list(order)}"
+                return Difference("gate_order", text)
+    return None
+
+
+def _nan(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
+    spoilt = int((torch.isnan(stored) & ~torch.isnan(recorded)).sum())
+    return Difference("nan", f"{name} has NaN at {spoilt} of {stored.numel()} places") if spoilt else None
+
+
+def _zeros(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
+    if stored.any():
+        return None
+    is_bias = name.rpartition(".")[2].startswith("bias")
+    return Difference("bias" if is_bias else "stale_weight", f"{name} is all zeros")
+
+
+def _ones(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
+    all_ones = torch.equal(stored, torch.ones_like(stored))
+    return Difference("scale", f"{name} is all ones") if all_ones else None
+
+
+def _rounded(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
     for dtype in (torch.float16, torch.bfloat16):
         if _equal(stored, recorded.to(dtype).to(recorded.dtype)):
-            yield "half", f"{name} is rounded to {str(dtype).removeprefix('torch.')}"
+            return Difference("half", f"{name} is rounded to {str(dtype).removeprefix('torch.')}")
+    return None
+
+
+def _one_element(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
     changed = torch.nonzero(stored != recorded)
-    if len(changed) == 1:
-        place = tuple(changed[0].tolist())
-        yield (
-            "one_element",
-            f"{name} differs at {list(place)}: {stored[place]:g}, recorded {recorded[place]:g}",
-        )
+    if len(changed) != 1:
+        return None
+    place = tuple(changed[0].tolist())
+    text = f"{name} differs at {list(place)}: {stored[place]:g}, recorded {recorded[place]:g}"
+    return Difference("one_element", text)
+
+
+_FORMS_OF_ANY_DTYPE: tuple[_Form, ...] = (_transposed, _reordered)
+_FORMS: tuple[_Form, ...] = (*_FORMS_OF_ANY_DTYPE, _nan, _zeros, _ones, _rounded, _one_element)
+"""The first form that is recognised is reported."""
 
 
 def _equal(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two tensors have the same numbers, whatever their types; NaN equals NaN."""
     return first.shape == second.shape and torch.equal(
         torch.nan_to_num(first.double(), 1.25e300), torch.nan_to_num(second.double(), 1.25e300)
     )

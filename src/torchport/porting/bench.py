@@ -54,6 +54,11 @@ class PortBench:
     def edits(self) -> tuple[str, ...]:
         return self.artifact.edits()
 
+    @property
+    def editable(self) -> str | None:
+        file = self.target.editable
+        return None if file is None else f"{self.target.project}/{file}"
+
     def set_up(
         self, part: Capture, stored: Mapping[str, torch.Tensor], folder: Path, *, operations: bool
     ) -> PortTrial:

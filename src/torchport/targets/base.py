@@ -164,6 +164,11 @@ class Target(Protocol):
         ...
 
     @property
+    def editable(self) -> str | None:
+        """The file that a user edits, from the folder of an artifact; None if there is none."""
+        ...
+
+    @property
     def options(self) -> type[Options]: ...
 
     @property

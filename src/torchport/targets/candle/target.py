@@ -13,7 +13,7 @@ from torchport.errors import UsageError, WeightsError
 from torchport.files import write_atomically
 from torchport.targets.base import Code, Target
 from torchport.targets.candle import project, writer
-from torchport.targets.candle.artifact import WEIGHTS, CandleArtifact, twin_of
+from torchport.targets.candle.artifact import SOURCE, WEIGHTS, CandleArtifact, twin_of
 from torchport.targets.candle.options import CandleOptions
 from torchport.targets.candle.registry import OPS
 from torchport.targets.candle.requirements import REQUIREMENTS
@@ -27,6 +27,7 @@ _WITHIN_LAYERS = frozenset({"aten.lstm.input", "aten.gru.input"})
 class CandleTarget:
     name = "candle"
     project = "rust"
+    editable = SOURCE.as_posix()
     options = CandleOptions
     requirements = REQUIREMENTS
 

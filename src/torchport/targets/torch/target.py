@@ -36,6 +36,7 @@ WEIGHTS = "model.safetensors"
 class TorchTarget:
     name = "torch"
     project = "graph"
+    editable = GRAPH
     options = Options
     requirements = ()
 

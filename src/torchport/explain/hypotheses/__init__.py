@@ -1,0 +1,55 @@
+"""What may be wrong with one operation: the hypotheses, each with the result that the operation would then have.
+
+Most follow from the operation's schema alone: another axis, a flag the other way, a number that is fitted, an operand
+left out. The rest are tables of operations that are taken for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchport.explain.bound_operation import BoundOperation
+from torchport.explain.hypotheses import (
+    arguments,
+    attention,
+    memory_layout,
+    operands,
+    other_operations,
+    padding,
+    precision,
+    shapes,
+    weight_layout,
+)
+from torchport.explain.hypotheses.hypothesis import Hypothesis, Topic
+from torchport.explain.hypotheses.last_resort import result_scaled
+
+__all__ = ["Hypothesis", "hypotheses_about", "result_scaled"]
+
+IN_ORDER_OF_BELIEF: tuple[Topic, ...] = (
+    arguments.another_word,
+    arguments.another_flag,
+    arguments.another_number,
+    arguments.another_step,
+    padding.padded_otherwise,
+    arguments.another_axis,
+    arguments.off_by_one,
+    operands.left_out,
+    operands.swapped,
+    weight_layout.transposed,
+    attention.wrong_mask,
+    weight_layout.gates_reordered,
+    shapes.heads,
+    other_operations.another_operation,
+    other_operations.another_interpolation,
+    operands.one_alone,
+    operands.broadcast,
+    precision.half,
+    memory_layout.channels_last,
+)
+"""If several hypotheses explain a difference equally well, the one that comes first here is believed."""
+
+
+def hypotheses_about(operation: BoundOperation) -> Iterator[Hypothesis]:
+    """All that may be wrong with an operation, the most believed first."""
+    for topic in IN_ORDER_OF_BELIEF:
+        yield from topic(operation)
