@@ -163,7 +163,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases with this in their name")
     options = parser.parse_args()
     program, operands = compiled(), cases(options.only)
-    seconds, computed = {}, {}
+    seconds: dict[int, dict[str, list[tuple[float, float]]]] = {}
+    computed: dict[str, torch.Tensor] = {}
     for threads in THREADS:
         seconds[threads], computed = measure(program, operands, threads, options.rounds)
     print_speed(seconds)
