@@ -1,5 +1,5 @@
 //! What a model ported by torchport needs beside candle: operations with torch's semantics,
-//! layers that know their own path, and a checker that compares every layer with what PyTorch computed.
+//! layers that know their own path, and a checker that follows a run along what PyTorch computed.
 
 pub mod check;
 pub mod nn;
@@ -10,5 +10,5 @@ pub use check::{Checker, Mode, Probe};
 
 /// Stands for an operation that nothing maps yet: compiles, and says what is missing when it is reached.
 pub fn todo(message: &str) -> candle::Result<candle::Tensor> {
-    candle::bail!("TODO(torchport): {message}")
+    Err(check::Todo::parse(message).into_candle())
 }

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from torchport.cli.cache import cache
 from torchport.cli.check import check
 from torchport.cli.codegen import codegen
 from torchport.cli.diff import diff
@@ -49,5 +50,5 @@ def torchport(
         typer.echo(context.get_help())
 
 
-for command in (port, check, report, tui, minify, diff, record, codegen, doctor, explain):
+for command in (port, check, report, tui, minify, diff, record, codegen, doctor, cache, explain):
     app.command()(command)

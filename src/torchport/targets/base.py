@@ -189,6 +189,29 @@ class Target(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Cached:
+    """Something that a target keeps on this machine so that it need not be made again."""
+
+    name: str
+    about: str
+    bytes: int
+    stale: bool
+    """Whether nothing will ask for it again, as far as can be known."""
+
+
+class KeepsCache(Protocol):
+    """A target that keeps things in the cache of this machine, which `torchport cache` shows and clears."""
+
+    def cached(self, days: float) -> list[Cached]:
+        """Everything that is kept; what was not used for `days` days is stale."""
+        ...
+
+    def clear_cache(self, *, everything: bool, days: float, say: Say) -> int:
+        """Removes what is stale, or everything, and gives how many bytes that freed."""
+        ...
+
+
 class WritesCode(Protocol):
     """A target that can write the code of a graph to one file, as `torchport codegen` asks for."""
 

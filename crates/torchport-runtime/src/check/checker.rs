@@ -1,23 +1,21 @@
 //! Follows a run of a port along a golden trace.
 
-use super::compare::{Comparison, Tolerance};
+use super::compare::{is_same, Allowance, Comparison};
 use super::error::CheckError;
 use super::key;
 use super::probe::Watch;
 use super::recorder::Recorder;
 use super::stats::widen;
-use super::summary::Summary;
 use super::trace::{Trace, SCHEMA};
 use candle::{Device, Tensor};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// What a check hands on to the rest of the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// Which tensor a check hands on to the rest of the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The computed tensor: errors add up as users will see them.
@@ -27,10 +25,11 @@ pub enum Mode {
     LockStep,
 }
 
-/// Compares every call of a port with a golden trace, and can record what the port computed.
+/// A golden trace, and a watcher that records what a port computes beside it.
 pub struct Checker {
     trace: Rc<Trace>,
     device: Device,
+    allowance: Option<Allowance>,
     state: Rc<RefCell<State>>,
 }
 
@@ -41,22 +40,20 @@ impl Checker {
         Self::open(dir.as_ref().join(file), device)
     }
 
+    /// Opens the golden trace in the file `path`.
     pub fn open(path: impl AsRef<Path>, device: &Device) -> Result<Self, CheckError> {
         let trace = Rc::new(Trace::open(path.as_ref())?);
         let state = State {
-            unvisited: trace.calls(),
             trace: trace.clone(),
             mode: Mode::default(),
-            tolerance: Tolerance::Default,
             recorder: None,
             begun: BTreeSet::new(),
             completed: HashMap::new(),
-            comparisons: Vec::new(),
-            error: None,
         };
         Ok(Self {
             trace,
             device: device.clone(),
+            allowance: None,
             state: Rc::new(RefCell::new(state)),
         })
     }
@@ -66,15 +63,15 @@ impl Checker {
         self
     }
 
-    /// Asks for `|candidate - golden| <= atol + rtol * |golden|` at every element of any floating dtype. The
-    /// default depends on the dtype (float32: 1e-4 and 1e-5), and its atol grows with a tensor's RMS above one.
-    pub fn tolerance(self, rtol: f64, atol: f64) -> Self {
-        self.state.borrow_mut().tolerance = Tolerance::Fixed { rtol, atol };
+    /// Makes [`Checker::verify`] ask for `|candidate - golden| <= atol + rtol * |golden|` at every element of
+    /// any floating dtype, instead of the limits that the trace carries.
+    pub fn tolerance(mut self, rtol: f64, atol: f64) -> Self {
+        self.allowance = Some(Allowance { rtol, atol });
         self
     }
 
-    /// Writes what the port computes to a safetensors file. It appears at [`Checker::finish`], or when the
-    /// checker is dropped after a run that failed, with what there is.
+    /// Writes what the port computes to a safetensors file. The file appears at [`Checker::finish`]; after a run
+    /// that failed, it appears when the checker is dropped and holds what was computed until then.
     pub fn record_to(self, path: impl Into<PathBuf>) -> Self {
         self.state.borrow_mut().recorder = Some(Recorder::new(path.into()));
         self
@@ -91,51 +88,44 @@ impl Checker {
     }
 
     /// Runs a model on this thread with this checker watching.
-    pub fn watch<T, E: Display>(&self, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    pub fn watch<T>(&self, run: impl FnOnce() -> T) -> T {
         let watch = Watch::start(self.state.clone());
         let result = run();
         drop(watch);
-        if let Err(error) = &result {
-            self.state.borrow_mut().error = Some(error.to_string());
-        }
         result
     }
 
-    /// Compares one tensor with the golden one of that name; it counts in the summary.
-    pub fn verify(&self, name: &str, candidate: &Tensor) -> Result<Comparison, CheckError> {
-        let golden = self.trace.get(name, candidate.device())?;
-        let mut state = self.state.borrow_mut();
-        state.record(name, candidate)?;
-        state.visit(name);
-        state.compare(name, &golden, candidate)
+    /// Compares one tensor with the golden one of that name. Integers and bools have to be equal. Floating
+    /// values are judged by [`Checker::tolerance`] if it was called, and otherwise by the trace's own limit for
+    /// `key`; without either, [`CheckError::NoLimit`] says what to do.
+    pub fn verify(&self, key: &str, candidate: &Tensor) -> Result<Comparison, CheckError> {
+        let golden = self.trace.get(key, candidate.device())?;
+        self.state.borrow_mut().record(key, candidate)?;
+        Comparison::new(key, &golden, candidate, || self.allowed(key))
     }
 
-    /// Ends the recording and sums up.
-    pub fn finish(self) -> Result<Summary, CheckError> {
-        let mut state = self.state.borrow_mut();
-        state.finish_recording()?;
-        Ok(Summary::new(
-            state.mode,
-            std::mem::take(&mut state.comparisons),
-            std::mem::take(&mut state.unvisited).into_iter().collect(),
-            state.error.take(),
-        ))
+    fn allowed(&self, key: &str) -> Result<Allowance, CheckError> {
+        match self.allowance {
+            Some(allowance) => Ok(allowance),
+            None => self.trace.limit(key).map(Allowance::absolute),
+        }
+    }
+
+    /// Ends the recording: its file is complete when this returns.
+    pub fn finish(self) -> Result<(), CheckError> {
+        self.state.borrow_mut().finish_recording()
     }
 }
 
-/// What a run leaves behind while probes report to it.
+/// The part of a checker that probes report to during a run.
 pub(super) struct State {
     trace: Rc<Trace>,
     mode: Mode,
-    tolerance: Tolerance,
     recorder: Option<Recorder>,
     /// Calls that were made and have inputs.
     begun: BTreeSet<String>,
     /// Calls completed, by module path.
     completed: HashMap<String, usize>,
-    comparisons: Vec<Comparison>,
-    unvisited: BTreeSet<String>,
-    error: Option<String>,
 }
 
 impl State {
@@ -156,6 +146,7 @@ impl State {
         Ok(self.follow(&key, &value)?.unwrap_or(value))
     }
 
+    /// An output is recorded even if nothing golden has its key: the port then returns more than the model.
     pub(super) fn output(
         &mut self,
         path: &str,
@@ -163,12 +154,10 @@ impl State {
         value: Tensor,
     ) -> candle::Result<Tensor> {
         let key = key::output(&self.call(path), index);
-        self.visit(&key);
         if let Some(next) = self.follow(&key, &value)? {
             return Ok(next);
         }
         self.record(&key, &value)?;
-        self.comparisons.push(Comparison::missing(&key, &value));
         Ok(value)
     }
 
@@ -184,42 +173,28 @@ impl State {
         key::call(name, self.completed.get(path).copied().unwrap_or(0))
     }
 
-    fn visit(&mut self, key: &str) {
-        self.unvisited.remove(key);
-    }
-
-    /// Records and compares a value, and gives the one to go on with; `None` if nothing golden has that key.
+    /// Records a value and gives the tensor to go on with, or `None` if nothing golden has that key.
     fn follow(&mut self, key: &str, value: &Tensor) -> Result<Option<Tensor>, CheckError> {
-        let Some(golden) = self.trace.find(key, &Device::Cpu)? else {
+        if !self.trace.has(key) {
             return Ok(None);
-        };
-        let comparison = self.compare(key, &golden, value)?;
-        if self.is_worth_recording(key, &comparison) {
-            self.record(key, value)?;
         }
+        let is_handed_on = key::is_input(key) && self.trace.is_alias(key);
         match self.mode {
-            Mode::Chained => Ok(Some(value.clone())),
-            Mode::LockStep => Ok(Some(in_place_of(value, golden)?)),
+            Mode::Chained => {
+                if !is_handed_on {
+                    self.record(key, value)?;
+                }
+                Ok(Some(value.clone()))
+            }
+            Mode::LockStep => {
+                let golden = self.trace.get(key, &Device::Cpu)?;
+                // Another call's output is recorded as an input only if something else arrived.
+                if !is_handed_on || !is_same(&golden, value)? {
+                    self.record(key, value)?;
+                }
+                Ok(Some(in_place_of(value, golden)?))
+            }
         }
-    }
-
-    fn compare(
-        &mut self,
-        key: &str,
-        golden: &Tensor,
-        candidate: &Tensor,
-    ) -> Result<Comparison, CheckError> {
-        let comparison = Comparison::new(key, golden, candidate, self.tolerance)?;
-        self.comparisons.push(comparison.clone());
-        Ok(comparison)
-    }
-
-    /// An input that is another call's output is recorded only when something else was handed over.
-    fn is_worth_recording(&self, key: &str, comparison: &Comparison) -> bool {
-        if !key::is_input(key) || !self.trace.is_alias(key) {
-            return true;
-        }
-        self.mode == Mode::LockStep && !(comparison.passed && comparison.max_abs == 0.0)
     }
 
     fn record(&mut self, key: &str, value: &Tensor) -> Result<(), CheckError> {
@@ -255,8 +230,8 @@ impl Drop for State {
     }
 }
 
-/// The golden tensor as the candidate's dtype where both are of one kind, so that a half-precision port of a
-/// float32 model runs on; otherwise as torch had it.
+/// The golden tensor in the candidate's dtype if both are floating or neither is, so that a half-precision port
+/// of a float32 model runs on; otherwise the golden tensor in torch's dtype.
 fn in_place_of(candidate: &Tensor, golden: Tensor) -> candle::Result<Tensor> {
     let golden = match golden.dtype().is_float() == candidate.dtype().is_float() {
         true if golden.dtype() != candidate.dtype() => {

@@ -1,21 +1,30 @@
-//! The verdict on one tensor, and what it rests on.
+//! The verdict on one tensor, and the numbers that it rests on.
 
+use super::error::CheckError;
 use super::stats;
 use candle::{Result, Tensor};
-use serde::Serialize;
 
-/// How far a floating value may be from the golden one. Integers and bools have to be equal.
+/// How far a floating value may be from the golden one: by `atol + rtol * |golden|`.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Tolerance {
-    /// By dtype (float32: rtol 1e-4, atol 1e-5), where atol grows with the RMS of a golden tensor above one.
-    Default,
-    /// `|candidate - golden| <= atol + rtol * |golden|` for every element.
-    Fixed { rtol: f64, atol: f64 },
+pub(super) struct Allowance {
+    pub(super) rtol: f64,
+    pub(super) atol: f64,
 }
 
-/// What came out of comparing one tensor. The numbers are NaN where they mean nothing (shapes that differ) and
-/// infinite where one side alone is NaN or infinite; both are `null` in JSON.
-#[derive(Debug, Clone, Serialize)]
+impl Allowance {
+    pub(super) fn absolute(atol: f64) -> Self {
+        Self { rtol: 0.0, atol }
+    }
+
+    /// A NaN anywhere is never within.
+    pub(super) fn covers(&self, golden: f64, difference: f64) -> bool {
+        difference <= self.atol + self.rtol * golden.abs()
+    }
+}
+
+/// The result of comparing one tensor. The numbers are NaN if they mean nothing (the shapes differ), and infinite
+/// if an element is NaN or infinite on one side only.
+#[derive(Debug, Clone)]
 pub struct Comparison {
     pub name: String,
     pub passed: bool,
@@ -31,15 +40,16 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// `allowed` is asked only if there are floating values to judge.
     pub(super) fn new(
         name: &str,
         golden: &Tensor,
         candidate: &Tensor,
-        tolerance: Tolerance,
-    ) -> Result<Self> {
+        allowed: impl FnOnce() -> std::result::Result<Allowance, CheckError>,
+    ) -> std::result::Result<Self, CheckError> {
         if golden.dims() != candidate.dims() {
             let reason = format!("shape {:?}, golden {:?}", candidate.dims(), golden.dims());
-            return Ok(Self::incomparable(name, golden.dims(), candidate, reason));
+            return Ok(Self::incomparable(name, golden, candidate, reason));
         }
         let is_float = golden.dtype().is_float();
         if is_float != candidate.dtype().is_float() {
@@ -48,21 +58,17 @@ impl Comparison {
                 candidate.dtype().as_str(),
                 golden.dtype().as_str()
             );
-            return Ok(Self::incomparable(name, golden.dims(), candidate, reason));
+            return Ok(Self::incomparable(name, golden, candidate, reason));
         }
-        let stats = match is_float {
-            true => stats::of_floats(golden, candidate, tolerance)?,
-            false => stats::of_integers(golden, candidate)?,
+        let stats = match (is_float, golden.elem_count()) {
+            (false, _) => stats::of_integers(golden, candidate)?,
+            (true, 0) => stats::of_floats(golden, candidate, Allowance::absolute(0.0))?,
+            (true, _) => stats::of_floats(golden, candidate, allowed()?)?,
         };
         Ok(stats.into_comparison(name, golden.dims()))
     }
 
-    pub(super) fn missing(name: &str, candidate: &Tensor) -> Self {
-        let reason = "missing: the golden trace has no such tensor".to_string();
-        Self::incomparable(name, &[], candidate, reason)
-    }
-
-    fn incomparable(name: &str, golden: &[usize], candidate: &Tensor, reason: String) -> Self {
+    fn incomparable(name: &str, golden: &Tensor, candidate: &Tensor, reason: String) -> Self {
         Self {
             name: name.to_string(),
             passed: false,
@@ -71,9 +77,17 @@ impl Comparison {
             mean_abs: f64::NAN,
             cosine: f64::NAN,
             worst_index: None,
-            golden_shape: golden.to_vec(),
+            golden_shape: golden.dims().to_vec(),
             candidate_shape: candidate.dims().to_vec(),
             reason: Some(reason),
         }
     }
+}
+
+/// Whether two tensors have the same dtype, shape and values, where a NaN equals a NaN.
+pub(super) fn is_same(golden: &Tensor, candidate: &Tensor) -> Result<bool> {
+    if golden.dtype() != candidate.dtype() || golden.dims() != candidate.dims() {
+        return Ok(false);
+    }
+    stats::are_equal(golden, candidate)
 }

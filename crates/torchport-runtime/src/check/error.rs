@@ -1,4 +1,4 @@
-//! What can go wrong with a check itself, as opposed to what a check finds.
+//! Reasons why a check cannot be made. A tensor that differs is not one of them: see [`super::Comparison`].
 
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,12 @@ pub enum CheckError {
     },
     #[error("the golden trace {} has no tensor `{key}`", path.display())]
     MissingKey { path: PathBuf, key: String },
+    #[error(
+        "the golden trace {} has no limit for `{key}`: call .tolerance(rtol, atol) before .verify, or record the \
+         model again with `torchport record`, which writes limits",
+        path.display()
+    )]
+    NoLimit { path: PathBuf, key: String },
     #[error("tensor `{key}` has dtype {dtype}, which candle cannot hold")]
     UnsupportedDtype { key: String, dtype: String },
     #[error("cannot write JSON: {0}")]

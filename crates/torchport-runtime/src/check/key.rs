@@ -23,11 +23,6 @@ pub(super) fn call(path: &str, number: usize) -> String {
     }
 }
 
-/// The call of which `key` is the first output, or `None` for any other kind of key.
-pub(super) fn call_of_first_output(key: &str) -> Option<&str> {
-    (!key.contains(['<', '/', ':'])).then_some(key)
-}
-
 pub(super) fn is_input(key: &str) -> bool {
     key.contains('<')
 }

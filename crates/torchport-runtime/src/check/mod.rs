@@ -1,7 +1,21 @@
-//! Compares what a port computes with what PyTorch computed, call by call.
+//! Follows a port along a golden trace: what PyTorch computed, call by call.
 //!
-//! A [`Checker`] holds a golden trace. While [`Checker::watch`] runs a model, every layer's [`Probe`] shows it
-//! the layer's inputs and outputs; with no checker watching, a probe only hands its tensors on.
+//! While [`Checker::watch`] runs a model, every layer's [`Probe`] shows the checker the layer's inputs and outputs,
+//! and the checker records them. With no checker watching, a probe only hands its tensors on. A recording is judged
+//! elsewhere; to judge a single tensor on the spot, there is [`Checker::verify`]:
+//!
+//! ```no_run
+//! # use candle::{Device, Result, Tensor};
+//! # fn example(hidden: &Tensor) -> Result<()> {
+//! use torchport_runtime::Checker;
+//!
+//! let checker = Checker::load("bert", "torchport-out/bert/capture", &Device::Cpu)?;
+//! let found = checker.verify("encoder.layer.0", hidden)?;
+//! println!("mse {}, max abs {}, cosine {}", found.mse, found.max_abs, found.cosine);
+//! assert!(found.passed, "{found:?}");
+//! # Ok(())
+//! # }
+//! ```
 
 mod checker;
 mod compare;
@@ -11,7 +25,7 @@ mod key;
 mod probe;
 mod recorder;
 mod stats;
-mod summary;
+mod stop;
 mod trace;
 
 pub use checker::{Checker, Mode};
@@ -19,7 +33,7 @@ pub use compare::Comparison;
 pub use error::CheckError;
 pub use files::{read_tensors, write_tensors};
 pub use probe::{Outputs, Probe};
-pub use summary::Summary;
+pub(crate) use stop::{Stopped, Todo};
 
 /// Shows tensors to the checker that is watching, if any.
 ///

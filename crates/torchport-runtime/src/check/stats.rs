@@ -1,6 +1,6 @@
 //! The difference between a golden and a candidate tensor, in one pass with float64 accumulators.
 
-use super::compare::{Comparison, Tolerance};
+use super::compare::{Allowance, Comparison};
 use candle::{DType, Device, Result, Tensor};
 use rayon::prelude::*;
 
@@ -17,24 +17,24 @@ pub(super) struct Stats {
     candidate_squares: f64,
     max_abs: f64,
     worst: Option<usize>,
-    /// The largest `|difference| - rtol * |golden|`: within tolerance when no more than atol.
-    excess: f64,
+    /// Elements that are further from the golden one than they may be.
+    outside: usize,
     /// Elements that are NaN or infinite on one side, or not the same on both.
     misplaced: usize,
     first_misplaced: Option<usize>,
+    /// In words, the rule by which elements are outside.
     rule: String,
-    failed: bool,
 }
 
 impl Stats {
-    fn add(&mut self, index: usize, golden: f64, candidate: f64, difference: f64, rtol: f64) {
+    fn add(&mut self, index: usize, golden: f64, candidate: f64, difference: f64, within: bool) {
         self.count += 1;
+        self.outside += usize::from(!within);
         self.squares += difference * difference;
         self.absolutes += difference;
         self.dot += golden * candidate;
         self.golden_squares += golden * golden;
         self.candidate_squares += candidate * candidate;
-        self.excess = self.excess.max(difference - rtol * golden.abs());
         if difference > self.max_abs || self.worst.is_none() {
             self.max_abs = difference;
             self.worst = Some(index);
@@ -43,8 +43,7 @@ impl Stats {
 
     fn add_not_finite(&mut self, index: usize, golden: f64, candidate: f64) {
         self.count += 1;
-        let same = golden == candidate || (golden.is_nan() && candidate.is_nan());
-        if !same {
+        if !equal(golden, candidate) {
             self.misplaced += 1;
             self.first_misplaced.get_or_insert(index);
         }
@@ -57,7 +56,7 @@ impl Stats {
         self.dot += later.dot;
         self.golden_squares += later.golden_squares;
         self.candidate_squares += later.candidate_squares;
-        self.excess = self.excess.max(later.excess);
+        self.outside += later.outside;
         if later.max_abs > self.max_abs || self.worst.is_none() {
             self.max_abs = later.max_abs;
             self.worst = later.worst;
@@ -90,7 +89,8 @@ impl Stats {
                 worst_index.as_deref().unwrap_or_default()
             ))
         } else {
-            self.failed.then(|| self.rule.clone())
+            (self.outside > 0)
+                .then(|| format!("{} of {} elements {}", self.outside, self.count, self.rule))
         };
         Comparison {
             name: name.to_string(),
@@ -116,68 +116,74 @@ impl Stats {
 pub(super) fn of_floats(
     golden: &Tensor,
     candidate: &Tensor,
-    tolerance: Tolerance,
+    allowance: Allowance,
 ) -> Result<Stats> {
-    let (rtol, atol) = match tolerance {
-        Tolerance::Default => default_tolerance(golden.dtype(), candidate.dtype()),
-        Tolerance::Fixed { rtol, atol } => (rtol, atol),
-    };
-    let mut stats = over_chunks(golden, candidate, |offset, golden, candidate| {
-        let golden = floats(golden)?;
-        let candidate = floats(candidate)?;
+    let parts = over_chunks(golden, candidate, |offset, golden, candidate| {
         let mut stats = Stats::default();
-        for (at, (&golden, &candidate)) in golden.iter().zip(&candidate).enumerate() {
+        let pairs = floats(golden)?.into_iter().zip(floats(candidate)?);
+        for (index, (golden, candidate)) in (offset..).zip(pairs) {
             if golden.is_finite() && candidate.is_finite() {
                 let difference = (candidate - golden).abs();
-                stats.add(offset + at, golden, candidate, difference, rtol);
+                let within = allowance.covers(golden, difference);
+                stats.add(index, golden, candidate, difference, within);
             } else {
-                stats.add_not_finite(offset + at, golden, candidate);
+                stats.add_not_finite(index, golden, candidate);
             }
         }
         Ok(stats)
     })?;
-    let rms = (stats.golden_squares / stats.count.max(1) as f64).sqrt();
-    let atol = match tolerance {
-        Tolerance::Default => atol * rms.max(1.0),
-        Tolerance::Fixed { .. } => atol,
-    };
-    stats.failed = stats.excess > atol;
-    stats.rule = format!("out of tolerance: rtol {rtol:.3e}, atol {atol:.3e}");
-    Ok(stats)
+    let Allowance { rtol, atol } = allowance;
+    Ok(Stats {
+        rule: format!("differ by more than atol {atol:.3e} + rtol {rtol:.3e} * |golden|"),
+        ..merged(parts)
+    })
 }
 
 pub(super) fn of_integers(golden: &Tensor, candidate: &Tensor) -> Result<Stats> {
-    let mut stats = over_chunks(golden, candidate, |offset, golden, candidate| {
-        let golden = golden.to_dtype(DType::I64)?.to_vec1::<i64>()?;
-        let candidate = candidate.to_dtype(DType::I64)?.to_vec1::<i64>()?;
+    let parts = over_chunks(golden, candidate, |offset, golden, candidate| {
         let mut stats = Stats::default();
-        for (at, (&golden, &candidate)) in golden.iter().zip(&candidate).enumerate() {
+        let pairs = integers(golden)?.into_iter().zip(integers(candidate)?);
+        for (index, (golden, candidate)) in (offset..).zip(pairs) {
             let difference = golden.abs_diff(candidate) as f64;
-            stats.add(
-                offset + at,
-                golden as f64,
-                candidate as f64,
-                difference,
-                0.0,
-            );
+            let within = golden == candidate;
+            stats.add(index, golden as f64, candidate as f64, difference, within);
         }
         Ok(stats)
     })?;
-    stats.failed = stats.max_abs > 0.0;
-    stats.rule = "integers differ".to_string();
-    Ok(stats)
+    Ok(Stats {
+        rule: "differ, and integers have to be equal".to_string(),
+        ..merged(parts)
+    })
 }
 
-/// Chunks keep the float64 copies small; they are merged in order, so the sums do not depend on the threads.
-fn over_chunks(
+/// Whether two tensors of one shape and kind have the same values, where a NaN equals a NaN.
+pub(super) fn are_equal(golden: &Tensor, candidate: &Tensor) -> Result<bool> {
+    let parts = over_chunks(golden, candidate, |_, golden, candidate| {
+        Ok(match golden.dtype().is_float() {
+            true => {
+                let pairs = floats(golden)?.into_iter().zip(floats(candidate)?);
+                pairs.into_iter().all(|(a, b)| equal(a, b))
+            }
+            false => integers(golden)? == integers(candidate)?,
+        })
+    })?;
+    Ok(parts.into_iter().all(|chunk_is_equal| chunk_is_equal))
+}
+
+fn equal(golden: f64, candidate: f64) -> bool {
+    golden == candidate || (golden.is_nan() && candidate.is_nan())
+}
+
+/// The result of each chunk in the order of the tensors. Chunks keep the widened copies small.
+fn over_chunks<T: Send>(
     golden: &Tensor,
     candidate: &Tensor,
-    chunk: impl Fn(usize, Tensor, Tensor) -> Result<Stats> + Sync,
-) -> Result<Stats> {
+    chunk: impl Fn(usize, Tensor, Tensor) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let golden = golden.to_device(&Device::Cpu)?.flatten_all()?;
     let candidate = candidate.to_device(&Device::Cpu)?.flatten_all()?;
     let count = golden.elem_count();
-    let parts = (0..count.div_ceil(CHUNK))
+    (0..count.div_ceil(CHUNK))
         .into_par_iter()
         .map(|number| {
             let offset = number * CHUNK;
@@ -188,8 +194,16 @@ fn over_chunks(
                 candidate.narrow(0, offset, len)?,
             )
         })
-        .collect::<Result<Vec<_>>>()?;
-    Ok(parts.into_iter().fold(Stats::default(), Stats::merge))
+        .collect()
+}
+
+/// Chunks are merged in order, so that the sums do not depend on the threads.
+fn merged(parts: Vec<Stats>) -> Stats {
+    parts.into_iter().fold(Stats::default(), Stats::merge)
+}
+
+fn integers(values: Tensor) -> Result<Vec<i64>> {
+    values.to_dtype(DType::I64)?.to_vec1()
 }
 
 fn floats(values: Tensor) -> Result<Vec<f64>> {
@@ -202,19 +216,6 @@ pub(super) fn widen(values: &Tensor) -> Result<Tensor> {
         DType::F8E4M3 => values.to_dtype(DType::F32),
         _ => Ok(values.clone()),
     }
-}
-
-fn default_tolerance(golden: DType, candidate: DType) -> (f64, f64) {
-    let of = |dtype| -> (f64, f64) {
-        match dtype {
-            DType::F32 | DType::F64 => (1e-4, 1e-5),
-            DType::F16 => (5e-3, 1e-3),
-            DType::BF16 => (3e-2, 1e-2),
-            _ => (2e-1, 1e-1),
-        }
-    };
-    let (golden, candidate) = (of(golden), of(candidate));
-    (golden.0.max(candidate.0), golden.1.max(candidate.1))
 }
 
 fn unravel(mut flat: usize, dims: &[usize]) -> Vec<usize> {

@@ -1,15 +1,15 @@
 //! A golden trace: a memory-mapped safetensors file in which some keys are aliases of others.
 
 use super::error::CheckError;
-use super::{files, key};
+use super::files;
 use candle::{Device, Tensor};
 use memmap2::Mmap;
 use safetensors::tensor::{Metadata, TensorView};
 use safetensors::SafeTensors;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Of the traces that are read and written.
+/// The version of the format of traces that are read and written.
 pub(super) const SCHEMA: &str = "1";
 
 pub(super) struct Trace {
@@ -19,6 +19,7 @@ pub(super) struct Trace {
     body_start: usize,
     root: String,
     aliases: BTreeMap<String, String>,
+    limits: BTreeMap<String, f64>,
 }
 
 impl Trace {
@@ -42,6 +43,10 @@ impl Trace {
             Some(json) => serde_json::from_str(&json)
                 .map_err(|error| invalid("aliases", error.to_string()))?,
         };
+        let limits = match entry("limits") {
+            None => BTreeMap::new(),
+            Some(json) => read_limits(&json).map_err(|reason| invalid("limits", reason))?,
+        };
         Ok(Self {
             path: path.to_path_buf(),
             body_start: header_len + size_of::<u64>(),
@@ -49,6 +54,7 @@ impl Trace {
             header,
             root,
             aliases,
+            limits,
         })
     }
 
@@ -61,11 +67,16 @@ impl Trace {
         self.header.info(key).is_some()
     }
 
+    /// Whether `key`, or the key that it is an alias of, has a tensor.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.owns(self.resolve(key))
+    }
+
     pub(super) fn is_alias(&self, key: &str) -> bool {
         self.aliases.contains_key(key) && !self.owns(key)
     }
 
-    /// The tensor of `key` or of what it is an alias of; `None` where the trace has neither.
+    /// The tensor of `key` or of the key that it is an alias of, or `None` if the trace has neither.
     pub(super) fn find(&self, key: &str, device: &Device) -> Result<Option<Tensor>, CheckError> {
         let Some(info) = self.header.info(self.resolve(key)) else {
             return Ok(None);
@@ -85,14 +96,16 @@ impl Trace {
             })
     }
 
-    /// Calls that a whole run must reach: those with an output of their own, and the root. A call whose output
-    /// is an alias (a dropout at inference) computes nothing that is not compared under another name.
-    pub(super) fn calls(&self) -> BTreeSet<String> {
-        let own = self.header.tensors().into_keys();
-        let root = self.aliases.keys().filter(|key| **key == self.root);
-        own.chain(root.cloned())
-            .filter(|key| key::call_of_first_output(key).is_some())
-            .collect()
+    /// The largest absolute difference from `key` that is allowed, as the recorder of the trace wrote it.
+    pub(super) fn limit(&self, key: &str) -> Result<f64, CheckError> {
+        let limit = self.limits.get(key);
+        limit
+            .or_else(|| self.limits.get(self.resolve(key)))
+            .copied()
+            .ok_or_else(|| CheckError::NoLimit {
+                path: self.path.clone(),
+                key: key.to_string(),
+            })
     }
 
     /// An alias may point to an alias; a circle of them has no tensor and ends after as many steps as there are.
@@ -105,5 +118,14 @@ impl Trace {
             }
         }
         target
+    }
+}
+
+fn read_limits(json: &str) -> Result<BTreeMap<String, f64>, String> {
+    let limits: BTreeMap<String, f64> =
+        serde_json::from_str(json).map_err(|error| error.to_string())?;
+    match limits.iter().find(|(_, limit)| **limit < 0.0) {
+        Some((key, limit)) => Err(format!("the limit of `{key}` is {limit}")),
+        None => Ok(limits),
     }
 }

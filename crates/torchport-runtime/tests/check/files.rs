@@ -1,15 +1,10 @@
 //! What is read from and written to disk.
 
-use super::{checker, floats, trace};
+use super::{checker, floats, probe, recorded, trace};
 use candle::{DType, Device, Result, Tensor};
-use candle_nn::VarBuilder;
 use safetensors::tensor::{Dtype, TensorView};
 use std::collections::{BTreeMap, HashMap};
-use torchport_runtime::check::{read_tensors, write_tensors, CheckError, Checker, Mode, Probe};
-
-fn probe(path: &str) -> Probe {
-    Probe::new(&VarBuilder::zeros(DType::F32, &Device::Cpu).pp(path))
-}
+use torchport_runtime::check::{read_tensors, write_tensors, CheckError, Checker, Mode};
 
 fn write_bool_and_i8(path: &std::path::Path) {
     let bools = TensorView::new(Dtype::BOOL, vec![3], &[1, 0, 1]).unwrap();
@@ -57,6 +52,7 @@ fn aliases_are_followed_and_circles_of_them_are_missing() -> Result<()> {
     let aliases = [("b", "a"), ("c", "b"), ("x", "y"), ("y", "x")];
     let (_dir, checker) = checker(&[("a", floats(&[4.0]))], &aliases);
     assert_eq!(checker.golden("c")?.to_vec1::<f32>()?, [4.0]);
+    let checker = checker.tolerance(0.0, 0.0);
     assert!(checker.verify("c", &floats(&[4.0]))?.passed);
     assert!(matches!(
         checker.golden("x"),
@@ -80,10 +76,18 @@ fn files_that_are_not_traces_are_named_in_the_error() {
 }
 
 #[test]
-fn a_trace_of_another_schema_or_with_broken_aliases_is_refused() {
+fn a_trace_of_another_schema_or_with_broken_metadata_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.safetensors");
-    for (entry, value) in [("schema", "2"), ("aliases", "{")] {
+    for (entry, value) in [
+        ("schema", "2"),
+        ("aliases", "{"),
+        ("limits", "[]"),
+        ("limits", r#"{"fc": "0.1"}"#),
+        ("limits", r#"{"fc": NaN}"#),
+        ("limits", r#"{"fc": Infinity}"#),
+        ("limits", r#"{"fc": -1e-9}"#),
+    ] {
         let metadata = HashMap::from([(entry.to_string(), value.to_string())]);
         safetensors::serialize_to_file([("fc", floats(&[1.0]))], Some(metadata), &path).unwrap();
         let error = Checker::open(&path, &Device::Cpu).err().unwrap();
@@ -123,21 +127,79 @@ fn a_recording_holds_computed_values() -> Result<()> {
 
 #[test]
 fn an_input_that_is_an_alias_is_recorded_only_when_it_is_another() -> Result<()> {
-    for (handed_on, expected) in [(9.0, false), (8.0, true)] {
-        let golden = [("fc", floats(&[9.0])), ("act", floats(&[3.0]))];
+    let given = floats(&[9.0, f32::NAN, 0.0]);
+    let others = [
+        floats(&[9.0, f32::NAN, 1.0]),
+        floats(&[9.0, 2.0, 0.0]),
+        floats(&[f32::NAN, 9.0, 0.0]),
+        given.to_dtype(DType::F64)?,
+        given.reshape((3, 1))?,
+    ];
+    for (handed_on, expected) in others
+        .iter()
+        .map(|other| (other, true))
+        .chain([(&given, false), (&floats(&[9.0, -f32::NAN, -0.0]), false)])
+    {
+        let golden = [("fc", given.clone()), ("act", floats(&[3.0]))];
         let (dir, checker) = checker(&golden, &[("act<0", "fc")]);
         let path = dir.path().join("candidate.safetensors");
         let checker = checker.mode(Mode::LockStep).record_to(&path);
         checker.watch(|| -> Result<()> {
-            probe("fc").output(floats(&[9.0]))?;
-            probe("act").input(0, &floats(&[handed_on]))?;
+            probe("fc").output(given.clone())?;
+            probe("act").input(0, handed_on)?;
             probe("act").output(floats(&[3.0]))?;
             Ok(())
         })?;
         checker.finish()?;
         let written = read_tensors(&path, &Device::Cpu)?;
+        assert_eq!(written.contains_key("act<0"), expected, "{handed_on}");
+    }
+    Ok(())
+}
+
+#[test]
+fn another_integer_is_another_input_even_beyond_float_precision() -> Result<()> {
+    let golden = Tensor::new(&[1i64 << 60], &Device::Cpu)?;
+    for (handed_on, expected) in [(1i64 << 60, false), ((1 << 60) + 1, true)] {
+        let (dir, checker) = checker(&[("ids", golden.clone())], &[("act<0", "ids")]);
+        let path = dir.path().join("candidate.safetensors");
+        let checker = checker.mode(Mode::LockStep).record_to(&path);
+        checker.watch(|| probe("act").input(0, &Tensor::new(&[handed_on], &Device::Cpu)?))?;
+        checker.finish()?;
+        let written = read_tensors(&path, &Device::Cpu)?;
         assert_eq!(written.contains_key("act<0"), expected);
     }
+    Ok(())
+}
+
+#[test]
+fn a_difference_in_a_later_chunk_makes_another_input() -> Result<()> {
+    let count = 3 * 70_000;
+    let golden = Tensor::zeros(count, DType::F32, &Device::Cpu)?;
+    let mut other = vec![0f32; count];
+    other[count - 1] = 1.0;
+    let (dir, checker) = checker(&[("fc", golden)], &[("act<0", "fc")]);
+    let keys = recorded(dir.path(), checker.mode(Mode::LockStep), || {
+        probe("act").input(0, &floats(&other))
+    });
+    assert_eq!(keys["act<0"], other);
+    Ok(())
+}
+
+#[test]
+fn a_chained_run_records_no_input_that_is_an_alias() -> Result<()> {
+    let golden = [("fc", floats(&[9.0])), ("act", floats(&[3.0]))];
+    let (dir, checker) = checker(&golden, &[("act<0", "fc")]);
+    let written = recorded(dir.path(), checker, || {
+        let out = probe("fc").output(floats(&[8.0]))?;
+        probe("act").input(0, &out)?;
+        probe("act").output(floats(&[4.0]))
+    });
+    let expected = [("act", [4.0].to_vec()), ("fc", [8.0].to_vec())];
+    assert_eq!(
+        written,
+        expected.map(|(key, value)| (key.to_string(), value)).into()
+    );
     Ok(())
 }
 
@@ -182,21 +244,5 @@ fn a_failing_run_leaves_what_there_is() -> Result<()> {
     let written = read_tensors(&path, &Device::Cpu)?;
     assert_eq!(written["fc"].to_vec1::<f32>()?, [2.0]);
     assert_eq!(std::fs::read_dir(dir.path())?.count(), 2);
-    Ok(())
-}
-
-#[test]
-fn a_summary_is_valid_json_with_null_for_what_is_not_a_number() -> Result<()> {
-    let (dir, checker) = checker(&[("fc", floats(&[f32::NAN]))], &[]);
-    checker.watch(|| probe("fc").output(floats(&[2.0])))?;
-    let path = dir.path().join("summary.json");
-    checker.mode(Mode::LockStep).finish()?.write_json(&path)?;
-    let summary: serde_json::Value = serde_json::from_slice(&std::fs::read(&path)?).unwrap();
-    assert_eq!(summary["mode"], "lockstep");
-    assert_eq!(summary["passed"], false);
-    assert_eq!(
-        summary["comparisons"][0]["max_abs"],
-        serde_json::Value::Null
-    );
     Ok(())
 }

@@ -1,24 +1,10 @@
-//! What probes hand on, how calls are named, and what the summary says.
+//! What probes hand on, how calls are named, and what is recorded under which name.
 
-use super::{checker, floats};
-use candle::{DType, Device, Result, Tensor};
-use candle_nn::VarBuilder;
+use super::{checker, floats, probe, recorded, values};
+use candle::{DType, Result, Tensor};
+use std::collections::BTreeMap;
 use torchport_runtime::check;
 use torchport_runtime::check::{Mode, Probe};
-
-fn probe(path: &str) -> Probe {
-    let vb = VarBuilder::zeros(DType::F32, &Device::Cpu);
-    Probe::new(
-        &path
-            .split('.')
-            .filter(|part| !part.is_empty())
-            .fold(vb, |vb, part| vb.pp(part)),
-    )
-}
-
-fn values(tensor: &Tensor) -> Vec<f32> {
-    tensor.to_vec1().unwrap()
-}
 
 /// Adds its weight to its input, as a layer does.
 struct Shift {
@@ -44,6 +30,13 @@ impl Shift {
     }
 }
 
+fn named(expected: &[(&str, f32)]) -> BTreeMap<String, Vec<f32>> {
+    expected
+        .iter()
+        .map(|(key, value)| (key.to_string(), vec![*value]))
+        .collect()
+}
+
 #[test]
 fn without_a_checker_values_pass_through() -> Result<()> {
     let shift = Shift::new("fc", 1.0);
@@ -54,50 +47,51 @@ fn without_a_checker_values_pass_through() -> Result<()> {
 }
 
 #[test]
-fn chained_hands_on_what_was_computed() -> Result<()> {
+fn chained_hands_on_and_records_what_was_computed() -> Result<()> {
     let golden = [
         ("fc<0", floats(&[10.0])),
         ("fc", floats(&[20.0])),
         ("fc/add", floats(&[20.0])),
     ];
-    let (_dir, checker) = checker(&golden, &[]);
+    let (dir, checker) = checker(&golden, &[]);
     let shift = Shift::new("fc", 1.0);
-    let out = checker.watch(|| shift.forward(&floats(&[1.0])))?;
-    assert_eq!(values(&out), [2.0]);
-    let summary = checker.finish()?;
-    assert!(!summary.passed);
-    let names: Vec<_> = summary
-        .comparisons
-        .iter()
-        .map(|c| c.name.as_str())
-        .collect();
-    assert_eq!(names, ["fc<0", "fc/add", "fc"]);
+    let written = recorded(dir.path(), checker, || {
+        let out = shift.forward(&floats(&[1.0]))?;
+        assert_eq!(values(&out), [2.0]);
+        Ok(())
+    });
+    let expected = [("fc<0", 1.0), ("fc/add", 2.0), ("fc", 2.0)];
+    assert_eq!(written, named(&expected));
     Ok(())
 }
 
 #[test]
-fn lock_step_hands_on_the_golden_values() -> Result<()> {
+fn lock_step_hands_on_the_golden_values_and_records_the_computed_ones() -> Result<()> {
     let golden = [
         ("fc<0", floats(&[10.0])),
         ("fc", floats(&[11.0])),
         ("fd", floats(&[12.0])),
     ];
-    let (_dir, checker) = checker(&golden, &[]);
-    let checker = checker.mode(Mode::LockStep);
+    let (dir, checker) = checker(&golden, &[]);
     let (right, wrong) = (Shift::new("fc", 1.0), Shift::new("fd", 5.0));
-    let out = checker.watch(|| wrong.forward(&right.forward(&floats(&[1.0]))?))?;
-    assert_eq!(values(&out), [12.0]);
-    let verdicts: Vec<_> = checker
-        .finish()?
-        .comparisons
-        .into_iter()
-        .map(|c| (c.name, c.passed, c.max_abs))
-        .collect();
-    let expected = [("fc<0", false, 9.0), ("fc", true, 0.0), ("fd", false, 4.0)];
-    assert_eq!(
-        verdicts,
-        expected.map(|(name, passed, error)| (name.to_string(), passed, error))
-    );
+    let written = recorded(dir.path(), checker.mode(Mode::LockStep), || {
+        let out = wrong.forward(&right.forward(&floats(&[1.0]))?)?;
+        assert_eq!(values(&out), [12.0]);
+        Ok(())
+    });
+    let expected = [("fc<0", 1.0), ("fc", 11.0), ("fd", 16.0)];
+    assert_eq!(written, named(&expected));
+    Ok(())
+}
+
+#[test]
+fn lock_step_hands_on_the_golden_value_of_an_operation() -> Result<()> {
+    let golden = [("fc/add", floats(&[7.0])), ("fc", floats(&[7.0]))];
+    let (dir, checker) = checker(&golden, &[]);
+    let written = recorded(dir.path(), checker.mode(Mode::LockStep), || {
+        Shift::new("fc", 1.0).forward(&floats(&[1.0]))
+    });
+    assert_eq!(written, named(&[("fc/add", 2.0), ("fc", 7.0)]));
     Ok(())
 }
 
@@ -120,12 +114,13 @@ fn later_calls_of_a_module_are_counted() -> Result<()> {
         ("fc#1", floats(&[3.0])),
         ("fc#2", floats(&[4.0])),
     ];
-    let (_dir, checker) = checker(&golden, &[]);
+    let (dir, checker) = checker(&golden, &[]);
     let shift = Shift::new("fc", 1.0);
-    checker.watch(|| shift.forward(&shift.forward(&shift.forward(&floats(&[1.0]))?)?))?;
-    let summary = checker.finish()?;
-    assert!(summary.passed, "{summary:?}");
-    assert_eq!(summary.comparisons.len(), 5);
+    let written = recorded(dir.path(), checker, || {
+        shift.forward(&shift.forward(&shift.forward(&floats(&[1.0]))?)?)
+    });
+    let golden = golden.map(|(key, tensor)| (key, values(&tensor)[0]));
+    assert_eq!(written, named(&golden));
     Ok(())
 }
 
@@ -136,65 +131,28 @@ fn the_root_module_goes_by_its_class_name_and_tuples_by_number() -> Result<()> {
         ("Net<1", floats(&[7.0])),
         ("Net", floats(&[2.0])),
     ];
-    let (_dir, checker) = checker(&golden, &[("Net:1", "Net<1")]);
+    let (dir, checker) = checker(&golden, &[("Net:1", "Net<1")]);
     assert_eq!(checker.root(), "Net");
     let (xs, mask) = (checker.golden("Net<0")?, checker.golden("Net<1")?);
     assert_eq!(values(&checker.golden("Net:1")?), [7.0]);
-    checker.watch(|| Shift::new("", 1.0).forward2(&xs, &mask))?;
-    let summary = checker.finish()?;
-    assert!(summary.passed, "{summary:?}");
-    assert_eq!(summary.comparisons.last().unwrap().name, "Net:1");
-    Ok(())
-}
-
-#[test]
-fn an_output_with_no_golden_is_a_failed_result_and_other_keys_are_ignored() -> Result<()> {
-    let (_dir, checker) = checker(&[("fc", floats(&[2.0]))], &[]);
-    let checker = checker.mode(Mode::LockStep);
-    let out = checker.watch(|| {
-        Shift::new("fc", 1.0).forward(&floats(&[1.0]))?;
-        Shift::new("unknown", 1.0).forward(&floats(&[5.0]))
-    })?;
-    assert_eq!(values(&out), [6.0]);
-    let summary = checker.finish()?;
-    assert!(!summary.passed);
-    assert_eq!(summary.comparisons.len(), 2);
-    assert!(summary.comparisons[1]
-        .reason
-        .as_ref()
-        .unwrap()
-        .contains("missing"));
-    Ok(())
-}
-
-#[test]
-fn calls_never_reached_fail_the_summary_unless_they_are_aliases() -> Result<()> {
-    let golden = [
-        ("fc", floats(&[2.0])),
-        ("fd", floats(&[2.5])),
-        ("fd:1", floats(&[2.5])),
-    ];
-    let (_dir, checker) = checker(&golden, &[("dropout", "fc")]);
-    checker.watch(|| Shift::new("fc", 1.0).forward(&floats(&[1.0])))?;
-    let summary = checker.finish()?;
-    assert!(!summary.passed);
-    assert_eq!(summary.unvisited, ["fd"]);
-    Ok(())
-}
-
-#[test]
-fn a_run_that_compared_nothing_or_failed_does_not_pass() -> Result<()> {
-    let (_dir, nothing) = checker(&[("fc<0", floats(&[2.0]))], &[]);
-    assert!(!nothing.finish()?.passed);
-    let (_dir, failed) = checker(&[("fc", floats(&[2.0]))], &[]);
-    let result = failed.watch(|| -> Result<()> {
-        Shift::new("fc", 1.0).forward(&floats(&[1.0]))?;
-        candle::bail!("later")
+    let written = recorded(dir.path(), checker, || {
+        Shift::new("", 1.0).forward2(&xs, &mask)
     });
-    assert!(result.is_err());
-    let summary = failed.finish()?;
-    assert!(!summary.passed);
-    assert!(summary.error.unwrap().contains("later"));
+    let expected = [("Net<0", 1.0), ("Net<1", 7.0), ("Net", 2.0), ("Net:1", 7.0)];
+    assert_eq!(written, named(&expected));
+    Ok(())
+}
+
+#[test]
+fn an_output_with_no_golden_is_recorded_and_handed_on_and_other_keys_are_ignored() -> Result<()> {
+    let (dir, checker) = checker(&[("fc", floats(&[2.0]))], &[]);
+    let written = recorded(dir.path(), checker.mode(Mode::LockStep), || {
+        Shift::new("fc", 1.0).forward(&floats(&[1.0]))?;
+        let out = Shift::new("unknown", 1.0).forward(&floats(&[5.0]))?;
+        assert_eq!(values(&out), [6.0]);
+        Ok(())
+    });
+    assert_eq!(written, named(&[("fc", 2.0), ("unknown", 6.0)]));
     Ok(())
 }
 

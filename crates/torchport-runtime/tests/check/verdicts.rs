@@ -2,11 +2,11 @@
 
 use super::{checker, floats};
 use candle::{DType, Device, Tensor};
-use half::bf16;
 use torchport_runtime::check::{CheckError, Comparison};
 
 fn compare(golden: Tensor, candidate: &Tensor) -> Comparison {
     let (_dir, checker) = checker(&[("fc", golden)], &[]);
+    let checker = checker.tolerance(1e-4, 1e-5);
     checker.verify("fc", candidate).unwrap()
 }
 
@@ -126,22 +126,38 @@ fn integers_do_not_pass_for_floats() {
 }
 
 #[test]
-fn default_tolerance_grows_with_the_scale_of_the_tensor_and_a_fixed_one_does_not() {
-    let golden = floats(&[1000.0, 0.0]);
-    let candidate = floats(&[1000.0, 1e-3]);
-    assert!(compare(golden.clone(), &candidate).passed);
-    let (_dir, checker) = checker(&[("fc", golden)], &[]);
-    let checker = checker.tolerance(1e-4, 1e-5);
-    assert!(!checker.verify("fc", &candidate).unwrap().passed);
+fn a_tolerance_is_relative_to_each_element_and_includes_its_edge() {
+    let judge = |golden: &[f32], candidate: &[f32], rtol, atol| {
+        let (_dir, checker) = checker(&[("fc", floats(golden))], &[]);
+        let checker = checker.tolerance(rtol, atol);
+        checker.verify("fc", &floats(candidate)).unwrap()
+    };
+    assert!(judge(&[1000.0, 0.0], &[1001.0, 0.0], 1e-3, 0.0).passed);
+    assert!(judge(&[0.0], &[0.5], 0.0, 0.5).passed);
+    assert!(!judge(&[0.0], &[0.5], 0.0, 0.499).passed);
+    let failed = judge(&[1000.0, 0.0, 1.0], &[1000.0, 0.5, 1.0], 1e-3, 0.0);
+    assert!(!failed.passed);
+    assert!(failed.reason.unwrap().starts_with("1 of 3 elements"));
 }
 
 #[test]
-fn half_precision_is_judged_by_its_own_steps() {
+fn nothing_passes_on_a_tolerance_that_is_nan() {
+    for (rtol, atol) in [(f64::NAN, 0.0), (0.0, f64::NAN)] {
+        let (_dir, checker) = checker(&[("fc", floats(&[1.0]))], &[]);
+        let checker = checker.tolerance(rtol, atol);
+        assert!(!checker.verify("fc", &floats(&[2.0])).unwrap().passed);
+    }
+}
+
+#[test]
+fn other_floating_dtypes_are_compared_by_value() {
     let golden = floats(&[1.0]);
-    let candidate = Tensor::new(&[bf16::from_f32(1.0 + 1.0 / 128.0)], &Device::Cpu).unwrap();
-    assert!(compare(golden.clone(), &candidate).passed);
-    let as_f32 = candidate.to_dtype(DType::F32).unwrap();
-    assert!(!compare(golden, &as_f32).passed);
+    for dtype in [DType::BF16, DType::F16, DType::F64, DType::F8E4M3] {
+        let candidate = golden.to_dtype(dtype).unwrap();
+        assert!(compare(golden.clone(), &candidate).passed);
+        let other = floats(&[2.0]).to_dtype(dtype).unwrap();
+        assert_eq!(compare(golden.clone(), &other).max_abs, 1.0);
+    }
 }
 
 #[test]

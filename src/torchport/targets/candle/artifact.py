@@ -17,7 +17,7 @@ from torchport.errors import BuildError, UsageError
 from torchport.events import Say
 from torchport.files import write_atomically
 from torchport.targets.base import Artifact, Mode, Repro, SourceMap, Stopped, Todo
-from torchport.targets.candle import build, edits, repro, sources
+from torchport.targets.candle import build, edits, repro, running, sources
 from torchport.targets.candle.writer import Generated
 from torchport.targets.hunks import hunks
 
@@ -127,7 +127,7 @@ class CandleArtifact:
             raise BuildError(
                 "TP0502", f"{self.folder} was not built before it is run", where=str(self.folder)
             )
-        return build.run(self._program, self.watched, golden, mode, record, self.name)
+        return running.run(self._program, self.watched, golden, mode, record, self.name)
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
         facts = self.facts

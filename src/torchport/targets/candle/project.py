@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -38,7 +40,7 @@ torchport-runtime = {{ path = "{runtime}" }}
 
 [workspace]
 
-# The model itself compiles fast; what it stands on is optimised.
+# The model itself compiles fast; the crates that it stands on are optimised.
 [profile.dev]
 debug = false
 incremental = true
@@ -47,6 +49,16 @@ incremental = true
 opt-level = 3
 debug-assertions = false
 overflow-checks = false
+
+# Inside this folder the runtime crate is a member of the workspace, and "*" leaves members out.
+[profile.dev.package.torchport-runtime]
+opt-level = 3
+debug-assertions = false
+overflow-checks = false
+incremental = false
+
+[profile.release]
+lto = "thin"
 """
 
 MAIN_RS = """\
@@ -79,7 +91,7 @@ def crate_name(name: str) -> str:
 
 
 def write_project(folder: Path, generated: Generated, name: str) -> dict[str, Path]:
-    """Writes the sources; the weights are another's business."""
+    """Writes everything but the weights, and gives the files that were written."""
     crate = crate_name(name)
     source = folder / "src"
     files = {
@@ -124,7 +136,7 @@ def _main(generated: Generated, crate: str) -> str:
 
 
 def format_rust(source: str) -> str:
-    """The source as rustfmt writes it; a file that it cannot read is a fault of ours."""
+    """The source as rustfmt writes it. Source that rustfmt cannot read is a fault of the generator."""
     program = shutil.which("rustfmt")
     if program is None:
         raise BuildError("TP0503", "rustfmt is not installed", fix="run: rustup component add rustfmt")
@@ -135,7 +147,7 @@ def format_rust(source: str) -> str:
 
 
 def runtime_source() -> Path:
-    """The runtime crate: inside an installed package, or in the checkout."""
+    """The folder of the runtime crate, in an installed package or in a checkout."""
     here = Path(__file__).resolve()
     for base in (here.parents[2] / "_crates", here.parents[4] / "crates"):
         if (base / RUNTIME / "Cargo.toml").is_file():
@@ -152,7 +164,7 @@ def _lock_source() -> Path:
 
 
 def copy_runtime(folder: Path) -> None:
-    """Only what another crate needs of it: sources and manifest."""
+    """Copies the runtime crate's sources and manifest to `folder`, without its tests and what only they need."""
     source = runtime_source()
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)
@@ -165,8 +177,16 @@ def copy_runtime(folder: Path) -> None:
                 write_atomically(target, text)
 
 
+def runtime_digest() -> str:
+    """A short name for the content of the runtime crate, as `copy_runtime` copies it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy_runtime(Path(scratch))
+        files = sorted(p for p in Path(scratch).rglob("*") if p.is_file())
+        return hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()[:12]
+
+
 def lock_for(crate: str) -> str:
-    """Our Cargo.lock for the generated crate: the packages that it needs, at the versions that we know."""
+    """The lock file of a generated crate: the packages that it needs, at the versions of torchport's own lock file."""
     head, *texts = re.split(r"(?=\[\[package\]\]\n)", _lock_source().read_text())
     texts = [text.rstrip("\n") + "\n\n" for text in [*texts, _lock_entry(crate)]]
     packages = {_package(text): text for text in texts}
@@ -200,7 +220,10 @@ def _without_lines(text: str, names: set[str]) -> str:
 
 
 def _reachable(packages: dict[tuple[str, str], str], crate: str) -> set[tuple[str, str]]:
-    """A dependency in a lock file is `name`, or `name version` where there are several versions."""
+    """The packages that `crate` needs, itself included.
+
+    A dependency in a lock file is written `name`, or `name version` if the file has several versions of it.
+    """
     found: set[tuple[str, str]] = set()
     waiting = [key for key in packages if key[0] == crate]
     while waiting:

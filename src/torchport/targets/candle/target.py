@@ -10,9 +10,10 @@ import torch
 
 from torchport.capture.graph import Graph
 from torchport.errors import UsageError, WeightsError
+from torchport.events import Say
 from torchport.files import write_atomically
-from torchport.targets.base import Code, Target
-from torchport.targets.candle import project, writer
+from torchport.targets.base import Cached, Code, Target
+from torchport.targets.candle import cache, project, writer
 from torchport.targets.candle.artifact import SOURCE, WEIGHTS, CandleArtifact, twin_of
 from torchport.targets.candle.options import CandleOptions
 from torchport.targets.candle.registry import OPS
@@ -59,6 +60,12 @@ class CandleTarget:
         if file is not None:
             write_atomically(file, project.format_rust(generated.source))
         return Code(generated.model, generated.config, tuple(generated.todos))
+
+    def cached(self, days: float) -> list[Cached]:
+        return cache.entries_of(cache.contents(), days)
+
+    def clear_cache(self, *, everything: bool, days: float, say: Say) -> int:
+        return cache.clear(everything=everything, days=days, say=say).bytes
 
 
 TARGET: Target = CandleTarget()

@@ -1,0 +1,80 @@
+"""The cargo project around generated code: the flags with which its crates are compiled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from torchport.capture.recorder import record
+from torchport.files import cache_directory
+from torchport.targets.candle.build import build, find_cargo
+from torchport.targets.candle.project import CARGO_TOML, RUNTIME, write_project
+from torchport.targets.candle.writer import generate
+
+COMPILER = """\
+#!/bin/sh
+# Notes how the runtime crate is compiled, and stops there, so that nothing is.
+case " $* " in
+*" --crate-name torchport_runtime "*) printf '%s\\n' "$@" > "$NOTED"; exit 1 ;;
+esac
+exec "$@"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "rust"
+    write_project(folder, generate(record(torch.nn.Linear(4, 3), torch.randn(2, 4)).graph), "linear")
+    return folder
+
+
+def compiler_flags(folder: Path, scratch: Path) -> list[str]:
+    """The arguments that cargo gives to rustc for the runtime crate when it builds the project in `folder`."""
+    compiler = scratch / "compiler.sh"
+    compiler.write_text(COMPILER)
+    compiler.chmod(0o755)
+    noted = scratch / "flags.txt"
+    environment = {
+        **os.environ,
+        "CARGO_TARGET_DIR": str(cache_directory() / "target"),
+        "RUSTC_WORKSPACE_WRAPPER": str(compiler),
+        "NOTED": str(noted),
+    }
+    command = [find_cargo(), "build", "--offline", "--package", RUNTIME]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert noted.is_file(), f"the runtime crate was never compiled as a member:\n{done.stderr}"
+    return noted.read_text().splitlines()
+
+
+def is_optimised(flags: list[str]) -> bool:
+    """Asked to optimise, rustc leaves out assertions and checks for overflow, unless it is told otherwise."""
+    asked = {"opt-level=3", "debug-assertions=on", "overflow-checks=on"}
+    return asked & set(flags) == {"opt-level=3"}
+
+
+def test_a_project_of_its_own_compiles_the_runtime_crate_with_optimisation(
+    project: Path, tmp_path: Path
+) -> None:
+    build(project, "linear", lambda _: None)  # so that what the runtime crate needs is compiled
+    assert is_optimised(compiler_flags(project, tmp_path))
+
+
+def test_without_its_own_profile_the_runtime_crate_would_not_be_optimised(
+    project: Path, tmp_path: Path
+) -> None:
+    build(project, "linear", lambda _: None)
+    manifest = project / "Cargo.toml"
+    profile = f"[profile.dev.package.{RUNTIME}]"
+    assert profile in manifest.read_text()
+    manifest.write_text(manifest.read_text().replace(profile, "[profile.dev.package.serde]"))
+    assert not is_optimised(compiler_flags(project, tmp_path))
+
+
+def test_the_crates_of_a_release_are_optimised_across_their_borders() -> None:
+    text = CARGO_TOML.format(package="p", crate="c", binary="b", source="src", runtime=RUNTIME)
+    assert tomllib.loads(text)["profile"]["release"]["lto"] == "thin"
