@@ -23,6 +23,7 @@ from pathlib import Path
 from torchport.errors import DiskError
 from torchport.events import Say
 from torchport.files import cache_directory
+from torchport.targets.base import Cached
 from torchport.targets.candle.products import Products, entries, folders, newest, size_of
 from torchport.targets.candle.project import runtime_digest
 
