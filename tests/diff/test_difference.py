@@ -8,10 +8,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from torchport.diff import stream
 from torchport.diff.difference import diff
 from torchport.diff.result import Difference
 from torchport.errors import TorchportError
-from torchport.diff import stream
 from torchport.parity.metrics import compare
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
