@@ -57,10 +57,11 @@ zoo: setup cargo
 	@$(BIN)/pytest -q -m zoo
 
 bench: setup cargo chromium
-	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(basename $(notdir $(wildcard benchmarks/bench_*.py))); do \
+		echo "== $$script"; $(BIN)/python -m benchmarks.$$script || exit 1; done
 
 faults: setup cargo
-	@$(BIN)/python benchmarks/faults
+	@$(BIN)/python -m benchmarks.faults
 
 lock:
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \

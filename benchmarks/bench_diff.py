@@ -1,7 +1,7 @@
 """How long `torchport diff` takes on two large files, and how much memory, beside reading both once.
 
-    python benchmarks/bench_diff.py                     # 10 GB each: a few minutes, and 20 GB of disk
-    python benchmarks/bench_diff.py --gigabytes 1 --dtype bfloat16
+    python -m benchmarks.bench_diff                     # 10 GB each: a few minutes, and 20 GB of disk
+    python -m benchmarks.bench_diff --gigabytes 1 --dtype bfloat16
 
 Writes two safetensors files, which differ slightly at every element, and compares them; then the same with two files
 that are the same. Measures in turns with `cat A B > /dev/null`, and drops the page cache before each measurement,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from faults.campaign import Subject
-from faults.cli import check
-from faults.effect import NOTHING, effect_of
-from faults.in_layers import GRAPH
-from faults.in_source import SOURCE
-from faults.in_weights import WEIGHTS
-from faults.kinds import KINDS
-from faults.outcome import Outcome, good_enough, missed, table
-from faults.rewrite import plant, sites
 
+from benchmarks.faults.campaign import Subject
+from benchmarks.faults.cli import check
+from benchmarks.faults.effect import NOTHING, effect_of
+from benchmarks.faults.in_layers import GRAPH
+from benchmarks.faults.in_source import SOURCE
+from benchmarks.faults.in_weights import WEIGHTS
+from benchmarks.faults.kinds import KINDS
+from benchmarks.faults.outcome import Outcome, good_enough, missed, table
+from benchmarks.faults.rewrite import plant, sites
 from torchport.explain.slice import own_operations
 
 SAMPLE = {

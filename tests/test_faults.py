@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-import zoo
 
-from torchport.porting.commands import Port
+from benchmarks import zoo
+from torchport import Port
 from torchport.porting.commands import port as make_port
 from torchport.runs.report import Report
 

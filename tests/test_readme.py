@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zoo
 
+from benchmarks import zoo
 from torchport.capture.manifest import read_manifest
 from torchport.cli.app import app
 from torchport.parity.tolerance import FEW, NoiseFloor

@@ -1,10 +1,5 @@
-"""`python -m faults` from `benchmarks`, or `python benchmarks/faults` from anywhere."""
+"""`python -m benchmarks.faults`, or `make faults`."""
 
-import sys
-from pathlib import Path
+from .cli import app
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from faults.cli import app
-
-app(prog_name="faults")
+app(prog_name="python -m benchmarks.faults")

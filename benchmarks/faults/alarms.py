@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import zoo
 from torch.utils import _pytree as pytree
 
 from torchport.errors import TorchportError
 from torchport.porting.commands import port
 from torchport.runs.report import Report
 
+from .. import zoo
 from .models import lively
 
 

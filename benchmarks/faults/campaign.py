@@ -7,7 +7,7 @@ is picked at random, always the same for the same kind and model, among those wh
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,10 @@ import torch
 from torchport.capture.graph import Graph
 from torchport.capture.recorder import Capture, record
 from torchport.errors import TorchportError
+from torchport.porting.conversion import converted
 from torchport.porting.port import Port
-from torchport.targets.base import Conversion, Target, find_target
+from torchport.targets.base import Artifact, Options, Target
+from torchport.targets.registry import find_target, options_for
 from torchport.trace.writing import read_tensors, write_tensors
 
 from . import in_operations as _
@@ -41,9 +43,9 @@ class Faulty:
     rewrite: Callable[[Graph], Graph]
 
     def convert(
-        self, graph: Graph, weights: Path | None, folder: Path, *, checks: str, hints: dict[str, Any]
-    ) -> Conversion:
-        return self.real.convert(self.rewrite(graph), weights, folder, checks=checks, hints=hints)
+        self, graph: Graph, weights: Mapping[str, torch.Tensor] | None, folder: Path, options: Options
+    ) -> Artifact:
+        return self.real.convert(self.rewrite(graph), weights, folder, options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -95,11 +97,10 @@ class Subject:
     def port(self, planted: Planted | None = None) -> Port:
         """The port with a fault in it, or as it should be."""
         target: Any = self.target if planted is None else Faulty(self.target, planted.rewrite)
-        port = Port(self.name, target, self.folder, capture=self.capture)
-        port.convert(self.files.get("weights"), "layers", {})
+        made = converted(self.capture, target, self.folder, options_for(self.target, {}))
         if planted is not None:
-            planted.edit(self.folder / "rust")
-        return port
+            planted.edit(made.artifact.folder)
+        return Port(made.files, made.target, made.artifact)
 
     def false_alarm(self) -> str | None:
         """What is said against the port without a fault, if it does not pass."""

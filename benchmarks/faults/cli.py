@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import zoo
 
 from torchport.files import cache_directory, write_atomically
 
+from .. import zoo
 from .alarms import runs
 from .campaign import Planted, Subject
 from .kinds import KINDS

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-import zoo
 from torch import nn
 from torch.nn import functional as F
+
+from .. import zoo
 
 SIZE = 16
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-import zoo
 from torch import nn
 
+from benchmarks import zoo
 from torchport.capture.graph import CALL
 from torchport.explain.scene import look_at
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from bench_html import make_run
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
+from benchmarks.bench_html import make_run
 from torchport.report.html import render
 from torchport.runs.run import Run
 

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from bench_html import make_run
 from playwright.sync_api import Locator, expect
 
+from benchmarks.bench_html import make_run
 from torchport.parity.result import Layer
 from torchport.report.html import render
 from torchport.runs.report import Report

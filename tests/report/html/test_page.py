@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from bench_html import make_graph
 
+from benchmarks.bench_html import make_graph
 from torchport.capture.graph import Graph, Input, Module, Ref, Sym, TensorMeta
 from torchport.capture.plan import make_plan
 from torchport.errors import UsageError

@@ -11,10 +11,10 @@ import pytest
 import safetensors.torch
 import torch
 import transformers
-import zoo
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
+from benchmarks import zoo
 from torchport.capture.recorder import record
 from torchport.errors import UsageError
 from torchport.files import cache_directory

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import zoo
 
+from benchmarks import zoo
 from torchport.porting.commands import port as make_port
 from torchport.runs.report import Report
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import zoo
 
+from benchmarks import zoo
 from torchport.porting.commands import Port
 from torchport.porting.commands import port as make_port
 
