@@ -344,9 +344,29 @@ class TestFilesOfAPort:
 
     def test_a_manifest_that_is_not_there(self, torchport: Torchport, port: Path) -> None:
         (port / "capture" / "net_manifest.json").unlink()
+        torchport.refuses("check", port, "m.py:net", code="TP0301", says="there is no manifest")
+
+    def test_a_folder_that_holds_no_run(self, torchport: Torchport, port: Path) -> None:
+        (port / "capture" / "net_manifest.json").unlink()
+        (port / "run.json").unlink()
         torchport.refuses("check", port, "m.py:net", code="TP0301", says="holds no port")
 
+    @pytest.mark.parametrize(
+        "text", ["", '{"schema": 1, "name"', "[]", '{"schema": 9, "name": "net", "target": "x"}']
+    )
+    def test_a_run_file_that_is_cut_off_or_of_a_later_version(
+        self, torchport: Torchport, port: Path, text: str
+    ) -> None:
+        (port / "run.json").write_text(text)
+        torchport.refuses("check", port, code="TP0345", says="run.json", at="run.json")
+
+    def test_a_run_of_a_target_that_is_not_installed(self, torchport: Torchport, port: Path) -> None:
+        about = json.loads((port / "run.json").read_text())
+        (port / "run.json").write_text(json.dumps({**about, "target": "brick"}))
+        torchport.refuses("check", port, code="TP0402", says="'brick'")
+
     def test_two_ports_in_one_directory(self, torchport: Torchport, port: Path) -> None:
+        (port / "run.json").unlink()
         shutil.copy(port / "capture" / "net_manifest.json", port / "capture" / "other_manifest.json")
         torchport.refuses("check", port, "m.py:net", code="TP0301", says="net, other")
 

@@ -14,6 +14,7 @@ from torchport.capture.recorder import record
 from torchport.errors import BuildError
 from torchport.targets.candle.build import build, find_cargo
 from torchport.targets.candle.crate_count import CrateCount, count_crates, crates_in_tree
+from torchport.targets.candle.options import CandleOptions
 from torchport.targets.candle.project import write_project
 from torchport.targets.candle.running import read_stop, run, stop_file
 from torchport.targets.candle.target import TARGET
@@ -99,15 +100,16 @@ class Determinant(torch.nn.Module):
 def test_a_port_that_reaches_a_todo_says_which_operation(tmp_path: Path) -> None:
     capture = record(Determinant().eval(), torch.randn(4, 4), name="determinant")
     files = capture.save(tmp_path / "capture")
-    made = TARGET.convert(capture.graph, files["weights"], tmp_path / "rust", checks="layers", hints={})
-    (todo,) = made.unmapped
+    made = TARGET.convert(capture.graph, capture.weights, tmp_path / "rust", CandleOptions())
+    (todo,) = made.todos
     program = build(made.folder, "determinant", lambda _: None)
     stopped_before = tmp_path / "run" / "lockstep.safetensors.stopped.json"
     stopped_before.parent.mkdir()
     stopped_before.write_text("of an earlier run")
     recorded = tmp_path / "run" / "lockstep.safetensors"
-    complaint = run(program, made.folder, files["trace"], "lockstep", recorded)
-    assert complaint is not None and f"TODO(torchport): {todo.op} in Determinant" in complaint
+    complaint = run(program, made.folder, files["trace"], "lockstep", recorded, "determinant")
+    assert complaint is not None and complaint.todo is not None and complaint.todo.op == todo.op
+    assert f"TODO(torchport): {todo.op} in Determinant" in complaint.message
     stop = read_stop(recorded)
     assert stop is not None and stop.todo is not None
     assert stop.todo.op == todo.op
@@ -121,18 +123,18 @@ def test_a_port_that_reaches_a_todo_says_which_operation(tmp_path: Path) -> None
 def test_a_port_that_comes_to_its_end_leaves_no_word_of_a_stop(tmp_path: Path) -> None:
     capture = record(torch.nn.Linear(4, 3), torch.randn(2, 4), name="linear")
     files = capture.save(tmp_path / "capture")
-    made = TARGET.convert(capture.graph, files["weights"], tmp_path / "rust", checks="layers", hints={})
+    made = TARGET.convert(capture.graph, capture.weights, tmp_path / "rust", CandleOptions())
     program = build(made.folder, "linear", lambda _: None)
     recorded = tmp_path / "lockstep.safetensors"
     stop_file(recorded).write_text("of an earlier run")
-    assert run(program, made.folder, files["trace"], "lockstep", recorded) is None
+    assert run(program, made.folder, files["trace"], "lockstep", recorded, "linear") is None
     assert recorded.is_file() and read_stop(recorded) is None
 
 
 def test_a_program_removes_what_an_earlier_run_said_even_if_it_fails_at_its_weights(tmp_path: Path) -> None:
     capture = record(torch.nn.Linear(4, 3), torch.randn(2, 4), name="linear")
     files = capture.save(tmp_path / "capture")
-    made = TARGET.convert(capture.graph, files["weights"], tmp_path / "rust", checks="layers", hints={})
+    made = TARGET.convert(capture.graph, capture.weights, tmp_path / "rust", CandleOptions())
     program = build(made.folder, "linear", lambda _: None)
     recorded = tmp_path / "lockstep.safetensors"
     stop_file(recorded).write_text("of an earlier run")

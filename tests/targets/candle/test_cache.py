@@ -222,7 +222,7 @@ def waits_for(lock: Callable[[], object], release: Callable[[], object]) -> list
         reported.append(text)
         waiting.set()
 
-    clearing = threading.Thread(target=lambda: cache.clear(everything=True, progress=report))
+    clearing = threading.Thread(target=lambda: cache.clear(everything=True, say=report))
     clearing.start()
     assert waiting.wait(10) and clearing.is_alive()
     assert (cache.build_folder() / "net-aaaaaaaaaaaa").is_dir(), "nothing goes while a build runs"
