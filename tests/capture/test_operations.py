@@ -65,6 +65,7 @@ def test_all_forms_of_an_operation_are_listed() -> None:
 )
 def test_an_operation_that_writes_to_an_argument_is_known(name: str, mutates: bool) -> None:
     assert operations.is_mutating(name) is mutates
+    assert operations.is_mutating(name) is operations.overload(name)._schema.is_mutable
 
 
 @pytest.mark.parametrize(

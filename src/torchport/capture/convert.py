@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +11,15 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchport.capture import graph as g
-from torchport.capture.reader import GraphReader, dtype_name
+from torchport.capture.reader import GraphReader
 from torchport.capture.simplify import simplify
+from torchport.capture.weights import MemoryWeights
 
 
 @dataclass(frozen=True)
 class Exported:
     graph: g.Graph
-    weights: dict[str, torch.Tensor]
+    weights: Mapping[str, torch.Tensor]
     writes: tuple[str, ...] = ()
     """Buffers that forward writes to; the graph reads them and leaves them as they are."""
 
@@ -34,7 +35,8 @@ class Converter:
             for named in (model.named_parameters, model.named_buffers)
             for name, _ in named(remove_duplicate=False)
         }
-        self.tree = torch.export.unflatten(program)
+        self.tensors = {**program.state_dict, **program.constants}
+        self.tree = _unflattened(program)
         self.modules: dict[str, g.Module] = {}
         self.weights: dict[str, torch.Tensor] = {}
         self.kinds = {spec.target: spec.kind.name.lower() for spec in program.graph_signature.input_specs}
@@ -63,7 +65,8 @@ class Converter:
         )
         graph = simplify(graph)
         writes = tuple(sorted(set(self.program.graph_signature.buffers_to_mutate.values())))
-        return Exported(graph, {name: self.weights[name] for name in graph.weights}, writes)
+        weights = MemoryWeights({name: self.weights[name] for name in graph.weights})
+        return Exported(graph, weights, writes)
 
     def _output_structure(self) -> Any:
         spec = self.program.call_spec.out_spec
@@ -92,7 +95,7 @@ class Converter:
         if key in self.modules:
             return
         graph: torch.fx.Graph = module.graph  # type: ignore[assignment]
-        original = self.originals.get(key.partition("@")[0])
+        original = self.originals.get(g.path_of(key))
         reader = GraphReader(self, key, module, graph)
         children = reader.read()
         forward = getattr(type(original), "forward", None)
@@ -112,9 +115,8 @@ class Converter:
     def graph_of(self, key: str) -> torch.fx.Graph:
         return self.tree.get_submodule(key).graph  # type: ignore[return-value]
 
-    def weight(self, name: str, tensor: torch.Tensor) -> str:
-        self.weights.setdefault(name, tensor.detach())
-        return name
+    def keep_weight(self, name: str, path: str) -> None:
+        self.weights.setdefault(name, self.tensors[path].detach())
 
     def _weights(self) -> dict[str, g.Weight]:
         first: dict[Any, str] = {}
@@ -123,11 +125,36 @@ class Converter:
             identity = _identity(tensor)
             tied = first.setdefault(identity, name)
             result[name] = g.Weight(
-                meta=g.TensorMeta(tuple(tensor.shape), dtype_name(tensor.dtype)),
+                meta=g.TensorMeta(tuple(tensor.shape), g.dtype_name(tensor.dtype)),
                 kind=self.kinds.get(name, "constant_tensor").replace("constant_tensor", "constant"),
                 tied_to=None if tied == name else tied,
             )
         return result
+
+
+def _unflattened(program: torch.export.ExportedProgram) -> torch.export.UnflattenedModule:
+    """The program's module tree, in which tensors are stand-ins without values.
+
+    `unflatten` copies every tensor that it is given, which for a large model is as much memory again.
+    """
+    stand_ins: dict[Any, torch.Tensor] = {}
+    held = [(tensors, dict(tensors)) for tensors in (program.state_dict, program.constants)]
+    try:
+        for tensors, own in held:
+            for name, tensor in own.items():
+                if isinstance(tensor, torch.Tensor):
+                    tensors[name] = stand_ins.setdefault(_identity(tensor), _without_values(tensor))
+        return torch.export.unflatten(program)
+    finally:
+        for tensors, own in held:
+            tensors.update(own)
+
+
+def _without_values(tensor: torch.Tensor) -> torch.Tensor:
+    empty = torch.empty_like(tensor, device="meta")
+    return (
+        torch.nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else empty
+    )
 
 
 def _definition(function: Any) -> str | None:

@@ -17,6 +17,7 @@ from torchport.capture import graph as g
 from torchport.capture import source, symbols
 from torchport.capture.convert import Converter, Exported
 from torchport.capture.simplify import HANDLED
+from torchport.capture.weights import MemoryWeights, Weights
 from torchport.errors import CaptureError
 
 Decompose = Callable[[str], bool]
@@ -128,9 +129,7 @@ def _functionalise(
     return program.run_decompositions(chosen)
 
 
-def weights_of(
-    model: torch.nn.Module, graph: g.Graph, constants: Mapping[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
+def weights_of(model: torch.nn.Module, graph: g.Graph, constants: Mapping[str, torch.Tensor]) -> Weights:
     """The tensors that a graph reads: a model's own, and constants that export had lifted out of its code."""
     own = {
         **dict(model.named_parameters(remove_duplicate=False)),
@@ -147,4 +146,4 @@ def weights_of(
                 fix="check a port with the model that it was made from, or port this one anew",
             )
         found[name] = tensor.detach()
-    return found
+    return MemoryWeights(found)

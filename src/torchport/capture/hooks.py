@@ -18,6 +18,7 @@ from torchport.capture import graph as g
 from torchport.capture.attempt import attempt
 from torchport.capture.replay import Replay
 from torchport.capture.watching import walk, watch
+from torchport.capture.weights import MemoryWeights
 from torchport.errors import CaptureError
 
 UNKNOWN = "torchport.unknown.default"
@@ -57,7 +58,7 @@ def capture(
         blamed |= dict.fromkeys(more, latest)
         replay = Replay(calls, blamed)
         try:
-            with state.state_kept(model), replay.instead():
+            with state.state_kept(model, runs=False), replay.instead():
                 exported = attempt(model, args, kwargs, name=name, wish={}, decompose=decompose)
             return Seen(_tidied(exported, model, blamed), replay.observed)
         except CaptureError as again:
@@ -84,7 +85,7 @@ def _tidied(
             own = shelf.take(module.path, original)
             modules[key] = replace(module, nodes=nodes, params={**own, **module.params})
     graph = replace(exported.graph, modules=modules, weights=shelf.weights)
-    return export.Exported(graph, shelf.tensors)
+    return export.Exported(graph, MemoryWeights(shelf.tensors))
 
 
 def _explained(node: g.Node, module: g.Module, original: torch.nn.Module, error: CaptureError) -> g.Node:
@@ -120,7 +121,7 @@ class _Shelf:
         return own
 
     def _add(self, name: str, tensor: torch.Tensor) -> None:
-        meta = g.TensorMeta(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        meta = g.TensorMeta(tuple(tensor.shape), g.dtype_name(tensor.dtype))
         kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
         same = (n for n, t in self.tensors.items() if not t.is_meta and t.data_ptr() == tensor.data_ptr())
         tied = next((n for n in same if self.weights[n].meta == meta and tensor.numel()), None)

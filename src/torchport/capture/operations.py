@@ -27,6 +27,8 @@ class Argument:
     """The value that torch takes if none is given; None if the argument is required."""
     is_required: bool
     is_keyword_only: bool
+    is_written: bool
+    """Whether the operation changes what it is given here, as `add_` does with its first argument."""
 
     @property
     def is_optional_tensor(self) -> bool:
@@ -80,15 +82,15 @@ def arguments(name: str) -> tuple[Argument, ...]:
             default=argument.default_value,
             is_required=not argument.has_default_value(),
             is_keyword_only=argument.kwarg_only,
+            is_written=argument.alias_info is not None and argument.alias_info.is_write,
         )
         for argument in overload(name)._schema.arguments
     )
 
 
-@cache
 def is_mutating(name: str) -> bool:
     """Whether an operation writes to one of its arguments, as `aten.add_.Tensor` does."""
-    return bool(overload(name)._schema.is_mutable)
+    return any(argument.is_written for argument in arguments(name))
 
 
 def given(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

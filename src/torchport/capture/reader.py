@@ -33,7 +33,8 @@ class Owner(Protocol):
 
     def graph_of(self, key: str) -> torch.fx.Graph: ...
 
-    def weight(self, name: str, tensor: torch.Tensor) -> str: ...
+    def keep_weight(self, name: str, path: str) -> None:
+        """Takes the tensor at a path of the exported model into the graph's weights, under a name."""
 
 
 class GraphReader:
@@ -95,14 +96,18 @@ class GraphReader:
                 where=self.key or None,
                 fix="replace the data-dependent control flow by torch.where",
             )
-        path = self.key.partition("@")[0]
-        full = f"{path}.{target}" if path else target
-        if full not in self.owner.own_tensors:
+        name = path = self._within(target)
+        if path not in self.owner.own_tensors:
             # Export numbers constants through the whole model; equal modules must have equal names.
-            count = sum("constant_" in name for name in self.params.values())
-            full = f"{path}.constant_{count}" if path else f"constant_{count}"
-        self.params[node.name] = self.owner.weight(full, value)
+            count = sum("constant_" in known for known in self.params.values())
+            name = self._within(f"constant_{count}")
+        self.owner.keep_weight(name, path)
+        self.params[node.name] = name
         self.refs[node] = g.Ref(node.name)
+
+    def _within(self, name: str) -> str:
+        path = g.path_of(self.key)
+        return f"{path}.{name}" if path else name
 
     def _call_module(self, node: torch.fx.Node) -> None:
         child = f"{self.key}.{node.target}" if self.key else str(node.target)
@@ -127,7 +132,7 @@ class GraphReader:
             return None
         frames = source.frames(inner.meta["stack_trace"])
         paths = [path for path, _ in inner.meta["nn_module_stack"].values()]
-        own = self.key.partition("@")[0]
+        own = g.path_of(self.key)
         if own not in paths or len(frames) != len(paths):
             return None
         file, line = frames[paths.index(own)]
@@ -183,7 +188,7 @@ class GraphReader:
 
     def _meta(self, tensor: torch.Tensor) -> g.TensorMeta:
         shape = tuple(symbols.to_dim(size, self.owner.rename) for size in tensor.shape)
-        return g.TensorMeta(shape, dtype_name(tensor.dtype))
+        return g.TensorMeta(shape, g.dtype_name(tensor.dtype))
 
     def _arg(self, arg: Any) -> g.Arg:
         if isinstance(arg, torch.fx.Node):
@@ -198,7 +203,7 @@ class GraphReader:
         if isinstance(arg, torch.SymInt):
             return symbols.to_dim(arg, self.owner.rename)
         if isinstance(arg, torch.dtype):
-            return g.Dtype(dtype_name(arg))
+            return g.Dtype(g.dtype_name(arg))
         if isinstance(arg, torch.device):
             return g.Device(str(arg))
         if isinstance(arg, torch.layout):
@@ -266,7 +271,3 @@ def _first_traced(tree: torch.nn.Module, key: str) -> torch.fx.Node | None:
 def _line(node: torch.fx.Node) -> str | None:
     frame = source.innermost_frame(node.meta.get("stack_trace"))
     return f"{frame[0]}:{frame[1]}" if frame else None
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
