@@ -11,14 +11,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from torchport.capture import graph as g
 from torchport.capture import source, symbols
-from torchport.capture.convert import Converter, Exported
+from torchport.capture.convert import Converter
+from torchport.capture.exported import Exported
 from torchport.capture.simplify import HANDLED
+from torchport.capture.torch_internals import pytree
 from torchport.capture.weights import MemoryWeights, Weights
 from torchport.errors import CaptureError
+
+__all__ = ["Decompose", "Exported", "export", "flatten_inputs", "weights_of"]
 
 Decompose = Callable[[str], bool]
 """Says of an operation's full name whether it is to be decomposed into simpler ones."""

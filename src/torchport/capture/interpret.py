@@ -15,6 +15,7 @@ from torchport.capture import graph as g
 from torchport.capture import operations
 from torchport.capture.hooks import UNKNOWN
 from torchport.capture.plan import Plan
+from torchport.capture.torch_internals import OpOverload
 
 Watch = Callable[[str, torch.Tensor], torch.Tensor]
 """Takes a trace key and the value there, and hands on the value to continue with."""
@@ -103,7 +104,7 @@ class Interpreter:
     def _widen(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.double() if self.truth and tensor.is_floating_point() else tensor
 
-    def overload(self, name: str) -> torch._ops.OpOverload:
+    def overload(self, name: str) -> OpOverload:
         """The operation that is run for a name: what forward writes to a buffer becomes a new value instead.
 
         The weights are the model's own tensors, so a run must not write to them.

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from torchport.capture.torch_internals import OpOverload, OpOverloadPacket
 from torchport.errors import CaptureError
 
 
@@ -36,7 +37,7 @@ class Argument:
 
 
 @cache
-def overload(name: str) -> torch._ops.OpOverload:
+def overload(name: str) -> OpOverload:
     """The operation of that name, which can be called; CaptureError if this torch has none."""
     found = _find(name)
     if found is None:
@@ -53,21 +54,21 @@ def is_operation(name: str) -> bool:
     return _find(name) is not None
 
 
-def _find(name: str) -> torch._ops.OpOverload | None:
+def _find(name: str) -> OpOverload | None:
     parts = name.split(".")
     if len(parts) != 3 or not all(parts):
         return None
     found: Any = torch.ops
     for part in parts:
         found = getattr(found, part, None)
-    return found if isinstance(found, torch._ops.OpOverload) else None
+    return found if isinstance(found, OpOverload) else None
 
 
 def overloads(packet: str) -> tuple[str, ...]:
     """The full names of all forms of an operation: `aten.add` has `aten.add.Tensor`, `aten.add.Scalar`, …"""
     namespace, _, operation = packet.partition(".")
     found = getattr(getattr(torch.ops, namespace), operation, None)
-    if not isinstance(found, torch._ops.OpOverloadPacket):
+    if not isinstance(found, OpOverloadPacket):
         return ()
     return tuple(f"{packet}.{form}" for form in found.overloads())
 
@@ -91,6 +92,12 @@ def arguments(name: str) -> tuple[Argument, ...]:
 def is_mutating(name: str) -> bool:
     """Whether an operation writes to one of its arguments, as `aten.add_.Tensor` does."""
     return any(argument.is_written for argument in arguments(name))
+
+
+@cache
+def may_alias(name: str) -> bool:
+    """Whether an operation may give a view of one of its arguments, as `aten.view.default` does."""
+    return any(result.alias_info is not None for result in overload(name)._schema.returns)
 
 
 def given(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from torchport.capture.eager import (
     tensors,
     where_the_model_is,
 )
+from torchport.capture.exported import Exported
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import write_manifest
 from torchport.capture.plan import Plan, make_plan
@@ -190,7 +191,7 @@ def record_graph(
         inputs = tensors(copied((args, dict(kwargs))))
         must_fit(graph, inputs)
         plan = make_plan(graph)
-        golden, residual = with_values(export.Exported(graph, weights), plan, inputs, eager)
+        golden, residual = with_values(Exported(graph, weights), plan, inputs, eager)
     return Capture(graph, plan, weights, golden, residual)
 
 
@@ -201,10 +202,10 @@ def _export(
     name: str,
     wish: symbols.Wish | None,
     decompose: export.Decompose | None,
-) -> export.Exported:
+) -> Exported:
     """The graph with the axes free that were asked for; those that we chose are given up where need be."""
 
-    def with_free(axes: symbols.Wish | None) -> export.Exported:
+    def with_free(axes: symbols.Wish | None) -> Exported:
         with state_kept(model, runs=False):
             return attempt(model, args, kwargs, name=name, wish=axes, decompose=decompose)
 

@@ -11,10 +11,9 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchport.capture import operations
+from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, pytree, storage_id
 
 _COPIED_BYTES = 64 * 2**20
 """How many bytes of buffers are copied before a run; larger buffers are copied if the run writes to them."""
@@ -83,7 +82,7 @@ class CopyBeforeWrite(TorchDispatchMode):
         self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._unwritten: dict[int, list[torch.Tensor]] = defaultdict(list)
         for tensor in tensors:
-            self._unwritten[_storage(tensor)].append(tensor)
+            self._unwritten[storage_id(tensor)].append(tensor)
 
     def __torch_dispatch__(
         self,
@@ -95,24 +94,20 @@ class CopyBeforeWrite(TorchDispatchMode):
         kwargs = kwargs or {}
         for leaf in pytree.tree_leaves(_written(func, args, kwargs)):
             if isinstance(leaf, torch.Tensor):
-                for tensor in self._unwritten.pop(_storage(leaf), ()):
+                for tensor in self._unwritten.pop(storage_id(leaf), ()):
                     self.copies.append((tensor, tensor.detach().clone()))
         return func(*args, **kwargs)
 
 
 def _written(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The arguments that an operation may write to: all, if it is one that runs functions, such as torch.cond."""
-    if not isinstance(operation, torch._ops.OpOverload):
+    if not isinstance(operation, OpOverload):
         return args, kwargs
     name = str(operation)
     if not operations.is_mutating(name):
         return ()
     given = operations.given(name, args, kwargs)
     return [given.get(argument.name) for argument in operations.arguments(name) if argument.is_written]
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
 
 
 def _snapshot(module: torch.nn.Module) -> dict[str, Any]:

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
-from torchport.capture.graph import TensorMeta, dtype_name
+from torchport.capture.graph import TensorMeta, Weight, dtype_name
+from torchport.capture.torch_internals import storage_id
 from torchport.errors import WeightsError
 from torchport.trace import safetensors_layout as layout
 
@@ -153,3 +154,19 @@ def _sound_header(path: Path) -> tuple[dict[str, Any], int]:
 
 def _unreadable(path: Path, error: Exception | str) -> WeightsError:
     return WeightsError("TP0322", f"the weights cannot be read: {error}", where=str(path))
+
+
+def described(tensors: Mapping[str, torch.Tensor], kinds: Mapping[str, str]) -> dict[str, Weight]:
+    """What a graph says of its weights: of tensors that are one, all but the first are tied to the first."""
+    first: dict[Any, str] = {}
+    result = {}
+    for name, tensor in tensors.items():
+        head = first.setdefault(identity(tensor), name)
+        meta = TensorMeta(tuple(tensor.shape), dtype_name(tensor.dtype))
+        result[name] = Weight(meta, kinds[name], None if head == name else head)
+    return result
+
+
+def identity(tensor: torch.Tensor) -> Any:
+    """What two tensors have in common if and only if they are the same elements of the same memory."""
+    return storage_id(tensor), tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
