@@ -166,6 +166,61 @@ def test_a_recording_is_not_changed_by_what_happens_to_the_inputs_later() -> Non
     torch.testing.assert_close(value(capture, "ReLU<0"), kept, rtol=0, atol=0)
 
 
+def test_a_recording_is_not_changed_by_what_happens_to_the_model_later() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(2, 4))
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x * self.weight, self.weight.T
+
+    model = Own()
+    capture = record(model, torch.randn(2, 4))
+    kept = model.weight.detach().clone()
+    with torch.no_grad():
+        model.weight.zero_()
+    torch.testing.assert_close(value(capture, "Own:1"), kept.T, rtol=0, atol=0)
+
+
+def test_a_module_inside_another_that_runs_another_graph_the_second_time() -> None:
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(4, 4)
+            self.register_buffer("table", torch.randn(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.dense(x) * torch.tensor([1.0, 2.0, 3.0, 4.0]) + self.table
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.norm = Inner(), nn.LayerNorm(4)
+
+        def forward(self, x: torch.Tensor, normed: bool) -> torch.Tensor:
+            return self.norm(self.inner(x)) if normed else self.inner(self.inner(x).relu())
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.outer = Outer()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.outer(self.outer(x, False), True)
+
+    model = Net().eval()
+    x = torch.randn(2, 4)
+    capture = record(model, x)
+    assert "outer@1.inner@2.dense" in capture.graph.modules
+    assert {module.path for module in capture.graph.modules.values()} == {
+        *("", "outer", "outer.inner", "outer.inner.dense", "outer.norm"),
+    }
+    assert set(capture.weights) - model.state_dict().keys() == {"outer.inner.constant_0"}
+    with torch.no_grad():
+        torch.testing.assert_close(value(capture, "Net"), model(x), rtol=0, atol=0)
+
+
 def test_saving_before_recording_is_a_coded_error(tmp_path: Path) -> None:
     with pytest.raises(TorchportError, match="TP0206"):
         GoldenRecorder(tmp_path).save("net")

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from torchport import TorchportError
+from torchport.capture import state
 from torchport.capture.recorder import record
 
 from . import models
@@ -107,8 +108,12 @@ def test_hooks_stay_and_none_are_added(recording: Recording) -> None:
     assert not model.first._forward_hooks
 
 
+@pytest.mark.parametrize("copied_bytes", [state._COPIED_BYTES, 0])
 @pytest.mark.parametrize("recording", [well, by_hooks])
-def test_what_forward_changes_is_put_back(recording: Recording) -> None:
+def test_what_forward_changes_is_put_back(
+    recording: Recording, copied_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "_COPIED_BYTES", copied_bytes)
     model = models.Changes()
     buffers = dict(model.named_buffers())
     recording(model)
@@ -117,6 +122,26 @@ def test_what_forward_changes_is_put_back(recording: Recording) -> None:
         assert buffer is buffers[name] and torch.equal(buffer, torch.zeros_like(buffer)), name
     assert model.calls == 0 and model.last is None and not hasattr(model, "fresh")
     assert "forward" not in vars(model)
+
+
+def test_a_large_buffer_is_copied_only_if_something_writes_to_it() -> None:
+    read, written, viewed = torch.ones(3), torch.ones(3), torch.ones(2, 3)
+    with state.CopyBeforeWrite([read, written, viewed]) as guard:
+        _ = read + 1
+        written.add_(read)
+        written.mul_(2)
+        viewed[0] = 7
+    assert [before is tensor for (before, _), tensor in zip(guard.copies, (written, viewed))] == [True, True]
+    assert all(torch.equal(copy, torch.ones_like(copy)) for _, copy in guard.copies)
+    assert torch.equal(written, torch.full((3,), 4.0)), "the write itself is not held back"
+
+
+def test_small_buffers_are_copied_up_to_a_limit_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "_COPIED_BYTES", 100)
+    sizes = [4, 400, 8, 12, 16]
+    small, large = state._by_size([torch.zeros(size) for size in sizes])
+    assert [len(buffer) for buffer in small] == [4, 8, 12]
+    assert [len(buffer) for buffer in large] == [16, 400]
 
 
 def test_a_model_that_changes_itself_is_recorded_from_the_state_that_it_came_in() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from torchport.capture import export, state, symbols
+from torchport.capture.exported import Exported
 from torchport.capture.manifest import must_be_typed
 from torchport.capture.source import user_line
 from torchport.errors import CaptureError, TorchportError
@@ -21,7 +22,7 @@ def attempt(
     name: str,
     wish: symbols.Wish | None,
     decompose: export.Decompose | None,
-) -> export.Exported:
+) -> Exported:
     inputs = state.copied((args, dict(kwargs)))
     try:
         with state.quiet():

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from torchport.capture import graph as g
-from torchport.capture.reader import GraphReader, dtype_name
+from torchport.capture import symbols
+from torchport.capture.exported import Exported
+from torchport.capture.reader import GraphReader, output_names
 from torchport.capture.simplify import simplify
-
-
-@dataclass(frozen=True)
-class Exported:
-    graph: g.Graph
-    weights: dict[str, torch.Tensor]
-    writes: tuple[str, ...] = ()
-    """Buffers that forward writes to; the graph reads them and leaves them as they are."""
+from torchport.capture.torch_internals import pytree
+from torchport.capture.weights import MemoryWeights, described, identity
 
 
 class Converter:
@@ -34,65 +27,46 @@ class Converter:
             for named in (model.named_parameters, model.named_buffers)
             for name, _ in named(remove_duplicate=False)
         }
-        self.tree = torch.export.unflatten(program)
+        self.tensors = {**program.state_dict, **program.constants}
+        self.tree = _unflattened(program)
         self.modules: dict[str, g.Module] = {}
         self.weights: dict[str, torch.Tensor] = {}
         self.kinds = {spec.target: spec.kind.name.lower() for spec in program.graph_signature.input_specs}
 
     def convert(self) -> Exported:
         placeholders = [n for n in self.tree.graph.nodes if n.op == "placeholder"]
-        names = dict(zip((n.name for n in placeholders), self.labels, strict=True))
-        self.free = self._symbols(placeholders, names)
+        values = {label: n.meta.get("val") for label, n in zip(self.labels, placeholders, strict=True)}
+        self.free = symbols.read_symbols(values, self._highest)
         self.rename = {raw: symbol.name for raw, symbol in self.free.items()}
         self._module("", self.tree)
-        outputs, _ = pytree.tree_flatten_with_path(self._output_structure())
-        last = next(n for n in reversed(self.tree.graph.nodes) if n.op == "output")
-        flat = pytree.tree_leaves(last.args[0], is_leaf=lambda x: x is None)
-        output_names = tuple(
-            pytree.keystr(path) or f"[{i}]"
-            for i, ((path, _), value) in enumerate(zip(outputs, flat, strict=True))
-            if isinstance(value, torch.fx.Node)
-        )
+        names, left_out = output_names(self.tree.graph, self._output_structure())
+        kinds = {name: self.kinds.get(name, "constant_tensor") for name in self.weights}
         graph = g.Graph(
             name=self.name,
             modules=self.modules,
-            weights=self._weights(),
+            weights=described(self.weights, {n: kind.removesuffix("_tensor") for n, kind in kinds.items()}),
             symbols=tuple(self.free.values()),
-            output_names=output_names,
+            output_names=names,
             config=_model_config(self.model),
         )
         graph = simplify(graph)
         writes = tuple(sorted(set(self.program.graph_signature.buffers_to_mutate.values())))
-        return Exported(graph, {name: self.weights[name] for name in graph.weights}, writes)
+        weights = MemoryWeights({name: self.weights[name] for name in graph.weights})
+        return Exported(graph, weights, writes, left_out)
 
     def _output_structure(self) -> Any:
         spec = self.program.call_spec.out_spec
         return pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
 
-    def _symbols(self, placeholders: Sequence[torch.fx.Node], names: dict[str, str]) -> dict[str, g.Symbol]:
-        found: dict[str, g.Symbol] = {}
-        taken: set[str] = set()
-        for node in placeholders:
-            value = node.meta.get("val")
-            if not isinstance(value, torch.Tensor):
-                continue
-            for axis, size in enumerate(value.shape):
-                if isinstance(size, int) or str(size.node.expr) in found:
-                    continue
-                raw = str(size.node.expr)
-                if not size.node.expr.is_Symbol:
-                    continue
-                label = _symbol_name(value, axis, names[node.name], taken)
-                bounds = self.program.range_constraints.get(size.node.expr)
-                high = None if bounds is None or not bounds.upper.is_Integer else int(bounds.upper)
-                found[raw] = g.Symbol(label, names[node.name], axis, 1, high)
-        return found
+    def _highest(self, size: torch.SymInt) -> Any:
+        bounds = self.program.range_constraints.get(size.node.expr)
+        return None if bounds is None else bounds.upper
 
     def _module(self, key: str, module: torch.nn.Module) -> None:
         if key in self.modules:
             return
         graph: torch.fx.Graph = module.graph  # type: ignore[assignment]
-        original = self.originals.get(key.partition("@")[0])
+        original = self.originals.get(g.path_of(key))
         reader = GraphReader(self, key, module, graph)
         children = reader.read()
         forward = getattr(type(original), "forward", None)
@@ -109,25 +83,33 @@ class Converter:
         for child in children:
             self._module(child, self.tree.get_submodule(child))
 
-    def graph_of(self, key: str) -> torch.fx.Graph:
-        return self.tree.get_submodule(key).graph  # type: ignore[return-value]
+    def keep_weight(self, name: str, path: str) -> None:
+        self.weights.setdefault(name, self.tensors[path].detach())
 
-    def weight(self, name: str, tensor: torch.Tensor) -> str:
-        self.weights.setdefault(name, tensor.detach())
-        return name
 
-    def _weights(self) -> dict[str, g.Weight]:
-        first: dict[Any, str] = {}
-        result = {}
-        for name, tensor in self.weights.items():
-            identity = _identity(tensor)
-            tied = first.setdefault(identity, name)
-            result[name] = g.Weight(
-                meta=g.TensorMeta(tuple(tensor.shape), dtype_name(tensor.dtype)),
-                kind=self.kinds.get(name, "constant_tensor").replace("constant_tensor", "constant"),
-                tied_to=None if tied == name else tied,
-            )
-        return result
+def _unflattened(program: torch.export.ExportedProgram) -> torch.export.UnflattenedModule:
+    """The program's module tree, in which tensors are stand-ins without values.
+
+    `unflatten` copies every tensor that it is given, which for a large model is as much memory again.
+    """
+    stand_ins: dict[Any, torch.Tensor] = {}
+    held = [(tensors, dict(tensors)) for tensors in (program.state_dict, program.constants)]
+    try:
+        for tensors, own in held:
+            for name, tensor in own.items():
+                if isinstance(tensor, torch.Tensor):
+                    tensors[name] = stand_ins.setdefault(identity(tensor), _without_values(tensor))
+        return torch.export.unflatten(program)
+    finally:
+        for tensors, own in held:
+            tensors.update(own)
+
+
+def _without_values(tensor: torch.Tensor) -> torch.Tensor:
+    empty = torch.empty_like(tensor, device="meta")
+    return (
+        torch.nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else empty
+    )
 
 
 def _definition(function: Any) -> str | None:
@@ -139,26 +121,6 @@ def _type_name(module: torch.nn.Module, original: torch.nn.Module | None) -> str
     if original is not None:
         return f"{type(original).__module__}.{type(original).__qualname__}"
     return module.type_name() or type(module).__qualname__  # type: ignore[operator]
-
-
-def _identity(tensor: torch.Tensor) -> Any:
-    storage = tensor.untyped_storage()._cdata
-    return (storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
-
-
-def _symbol_name(tensor: torch.Tensor, axis: int, input_name: str, taken: set[str]) -> str:
-    if axis == 0:
-        label = "batch"
-    elif axis == 1 and tensor.ndim == 2 and not tensor.is_floating_point():
-        label = "seq_len"
-    else:
-        label = f"{input_name.replace('.', '_')}_dim{axis}"
-    number = 2
-    unique = label
-    while unique in taken:
-        unique, number = f"{label}_{number}", number + 1
-    taken.add(unique)
-    return unique
 
 
 def _attributes(module: torch.nn.Module | None) -> dict[str, Any]:

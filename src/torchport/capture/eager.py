@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
-from torch.utils import _pytree as pytree
 
 from torchport.capture.graph import Graph, Input, Sym
 from torchport.capture.source import user_line
 from torchport.capture.state import copied, state_kept
+from torchport.capture.torch_internals import pytree
 from torchport.errors import CaptureError
 
 

@@ -11,13 +11,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from torchport.capture import graph as g
 from torchport.capture import source, symbols
-from torchport.capture.convert import Converter, Exported
+from torchport.capture.convert import Converter
+from torchport.capture.exported import Exported
 from torchport.capture.simplify import HANDLED
+from torchport.capture.torch_internals import pytree
+from torchport.capture.weights import MemoryWeights, Weights
 from torchport.errors import CaptureError
+
+__all__ = ["Decompose", "Exported", "export", "flatten_inputs", "weights_of"]
 
 Decompose = Callable[[str], bool]
 """Says of an operation's full name whether it is to be decomposed into simpler ones."""
@@ -128,9 +132,7 @@ def _functionalise(
     return program.run_decompositions(chosen)
 
 
-def weights_of(
-    model: torch.nn.Module, graph: g.Graph, constants: Mapping[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
+def weights_of(model: torch.nn.Module, graph: g.Graph, constants: Mapping[str, torch.Tensor]) -> Weights:
     """The tensors that a graph reads: a model's own, and constants that export had lifted out of its code."""
     own = {
         **dict(model.named_parameters(remove_duplicate=False)),
@@ -147,4 +149,4 @@ def weights_of(
                 fix="check a port with the model that it was made from, or port this one anew",
             )
         found[name] = tensor.detach()
-    return found
+    return MemoryWeights(found)

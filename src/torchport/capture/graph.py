@@ -7,6 +7,7 @@ Sizes that are free are `Sym` expressions over the capture's symbols, so no grap
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -108,6 +109,11 @@ class TensorMeta:
         return all(isinstance(dim, int) for dim in self.shape)
 
 
+def dtype_name(dtype: object) -> str:
+    """torch's dtype by the name that a graph has for it: `float32` of `torch.float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 CALL = "call"
 """The operation of a node that calls a submodule; its `target` is the module's key."""
@@ -133,9 +139,17 @@ class Input:
     hint: str | None = None
 
 
+def path_of(key: str) -> str:
+    """The path in the module tree of a module's key, in which `@n` marks later calls that have another graph."""
+    return _LATER_CALL.sub("", key)
+
+
+_LATER_CALL = re.compile(r"@\d+")
+
+
 @dataclass(frozen=True)
 class Module:
-    """One module of the tree that ran. `key` is its path, with `@n` when a later call has another graph."""
+    """One module of the tree that ran. `key` is its path, with `@n` if a later call has another graph."""
 
     key: str
     type: str
@@ -150,7 +164,7 @@ class Module:
 
     @property
     def path(self) -> str:
-        return self.key.partition("@")[0]
+        return path_of(self.key)
 
     @property
     def class_name(self) -> str:

@@ -16,8 +16,10 @@ import torch
 from torchport.capture import culprit, export, state
 from torchport.capture import graph as g
 from torchport.capture.attempt import attempt
+from torchport.capture.exported import Exported
 from torchport.capture.replay import Replay
 from torchport.capture.watching import walk, watch
+from torchport.capture.weights import MemoryWeights, described
 from torchport.errors import CaptureError
 
 UNKNOWN = "torchport.unknown.default"
@@ -30,7 +32,7 @@ _MOST_ATTEMPTS = 12
 class Seen:
     """A graph with unknown operations, and what each of those gave, by its label."""
 
-    exported: export.Exported
+    exported: Exported
     observed: dict[str, list[torch.Tensor]]
 
 
@@ -57,7 +59,7 @@ def capture(
         blamed |= dict.fromkeys(more, latest)
         replay = Replay(calls, blamed)
         try:
-            with state.state_kept(model), replay.instead():
+            with state.state_kept(model, runs=False), replay.instead():
                 exported = attempt(model, args, kwargs, name=name, wish={}, decompose=decompose)
             return Seen(_tidied(exported, model, blamed), replay.observed)
         except CaptureError as again:
@@ -70,21 +72,27 @@ def is_unknown(module: g.Module) -> bool:
 
 
 def _tidied(
-    exported: export.Exported, model: torch.nn.Module, blamed: Mapping[torch.nn.Module, CaptureError]
-) -> export.Exported:
+    exported: Exported, model: torch.nn.Module, blamed: Mapping[torch.nn.Module, CaptureError]
+) -> Exported:
     """Unknown operations with their reason and the user's line; and the weights that they may read."""
     originals = dict(model.named_modules(remove_duplicate=False))
     modules = dict(exported.graph.modules)
-    shelf = _Shelf(dict(exported.graph.weights), dict(exported.weights))
+    tensors = dict(exported.weights)
+    kinds = {name: weight.kind for name, weight in exported.graph.weights.items()}
     for key, module in exported.graph.modules.items():
         if is_unknown(module):
             original = originals[module.path]
             error = blamed.get(original) or next(iter(blamed.values()))
             nodes = tuple(_explained(node, module, original, error) for node in module.nodes)
-            own = shelf.take(module.path, original)
+            readable = {**dict(original.named_parameters()), **dict(original.named_buffers())}
+            prefix = f"{module.path}." if module.path else ""
+            for local, tensor in readable.items():
+                tensors.setdefault(prefix + local, tensor.detach())
+                kinds.setdefault(prefix + local, _kind(tensor))
+            own = {f"w_{local}": prefix + local for local in readable if "." not in local}
             modules[key] = replace(module, nodes=nodes, params={**own, **module.params})
-    graph = replace(exported.graph, modules=modules, weights=shelf.weights)
-    return export.Exported(graph, shelf.tensors)
+    graph = replace(exported.graph, modules=modules, weights=described(tensors, kinds))
+    return replace(exported, graph=graph, weights=MemoryWeights(tensors))
 
 
 def _explained(node: g.Node, module: g.Module, original: torch.nn.Module, error: CaptureError) -> g.Node:
@@ -100,29 +108,5 @@ def _explained(node: g.Node, module: g.Module, original: torch.nn.Module, error:
     )
 
 
-@dataclass
-class _Shelf:
-    """The weights of a graph, to which are added those that unknown operations may read."""
-
-    weights: dict[str, g.Weight]
-    tensors: dict[str, torch.Tensor]
-
-    def take(self, path: str, module: torch.nn.Module) -> dict[str, str]:
-        """Adds a module's tensors, those of children that were not called too; gives its own, as params."""
-        own = {}
-        for named in (module.named_parameters(), module.named_buffers()):
-            for local, tensor in named:
-                name = f"{path}.{local}" if path else local
-                if name not in self.weights:
-                    self._add(name, tensor)
-                if "." not in local:
-                    own[f"w_{local}"] = name
-        return own
-
-    def _add(self, name: str, tensor: torch.Tensor) -> None:
-        meta = g.TensorMeta(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-        kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
-        same = (n for n, t in self.tensors.items() if not t.is_meta and t.data_ptr() == tensor.data_ptr())
-        tied = next((n for n in same if self.weights[n].meta == meta and tensor.numel()), None)
-        head = self.weights[tied].tied_to or tied if tied else None
-        self.weights[name], self.tensors[name] = g.Weight(meta, kind, head), tensor.detach()
+def _kind(tensor: torch.Tensor) -> str:
+    return "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"

@@ -12,8 +12,10 @@ from typing import Any
 import torch
 
 from torchport.capture import graph as g
+from torchport.capture import operations
 from torchport.capture.hooks import UNKNOWN
 from torchport.capture.plan import Plan
+from torchport.capture.torch_internals import OpOverload
 
 Watch = Callable[[str, torch.Tensor], torch.Tensor]
 """Takes a trace key and the value there, and hands on the value to continue with."""
@@ -37,7 +39,6 @@ class Interpreter:
     ):
         self.graph, self.weights, self.plan, self.watch = graph, weights, plan, watch
         self.truth, self.nodes, self.observed = truth, nodes, observed or {}
-        self.operations: dict[str, Any] = {}
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         root = self.graph.root
@@ -103,12 +104,12 @@ class Interpreter:
     def _widen(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.double() if self.truth and tensor.is_floating_point() else tensor
 
-    def overload(self, name: str) -> Any:
-        if name not in self.operations:
-            # What forward writes to a buffer is a new value here: weights are the model's own tensors.
-            namespace, operation, overload = name.replace("aten.copy_.", "aten.copy.").split(".")
-            self.operations[name] = getattr(getattr(getattr(torch.ops, namespace), operation), overload)
-        return self.operations[name]
+    def overload(self, name: str) -> OpOverload:
+        """The operation that is run for a name: what forward writes to a buffer becomes a new value instead.
+
+        The weights are the model's own tensors, so a run must not write to them.
+        """
+        return operations.overload(name.replace("aten.copy_.", "aten.copy."))
 
 
 def _last_uses(module: g.Module) -> dict[int, list[str]]:

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
-from torch.utils import _pytree as pytree
 
 from torchport.capture import graph as g
 from torchport.capture import source, symbols
+from torchport.capture.torch_internals import OpOverload, is_grad_mode, pytree
 from torchport.errors import CaptureError
 
 
@@ -31,9 +31,12 @@ class Owner(Protocol):
     @property
     def tree(self) -> torch.nn.Module: ...
 
-    def graph_of(self, key: str) -> torch.fx.Graph: ...
+    def keep_weight(self, name: str, path: str) -> None:
+        """Takes the tensor at a path of the exported model into the graph's weights, under a name."""
 
-    def weight(self, name: str, tensor: torch.Tensor) -> str: ...
+
+_PURE = {"aten.detach_.default": "aten.detach.default"}
+"""Operations in place that change no values, and what they are called where nothing is in place."""
 
 
 class GraphReader:
@@ -48,6 +51,8 @@ class GraphReader:
         self.refs: dict[torch.fx.Node, g.Ref] = {}
         self.sizes: dict[torch.fx.Node, g.Dim] = {}
         """Sizes that a submodule hands out beside its tensors."""
+        self.constants: dict[str, str] = {}
+        """The names of constants, by their paths in the exported model."""
         self.children: list[str] = []
 
     def read(self) -> list[str]:
@@ -71,7 +76,7 @@ class GraphReader:
         """Where a node that cannot be read comes from: the child that is called, a line, or this module."""
         if node.op == "call_module":
             return f"{self.key}.{node.target}" if self.key else str(node.target)
-        return _line(node) or self.key or None
+        return line_of(node) or self.key or None
 
     def _placeholder(self, node: torch.fx.Node) -> None:
         value = node.meta.get("val")
@@ -95,19 +100,24 @@ class GraphReader:
                 where=self.key or None,
                 fix="replace the data-dependent control flow by torch.where",
             )
-        path = self.key.partition("@")[0]
-        full = f"{path}.{target}" if path else target
-        if full not in self.owner.own_tensors:
-            # Export numbers constants through the whole model; equal modules must have equal names.
-            count = sum("constant_" in name for name in self.params.values())
-            full = f"{path}.constant_{count}" if path else f"constant_{count}"
-        self.params[node.name] = self.owner.weight(full, value)
+        path = self._within(target)
+        name = path if path in self.owner.own_tensors else self._constant(path)
+        self.owner.keep_weight(name, path)
+        self.params[node.name] = name
         self.refs[node] = g.Ref(node.name)
+
+    def _constant(self, path: str) -> str:
+        """Export numbers constants through the whole model; equal modules must have equal names."""
+        return self.constants.setdefault(path, self._within(f"constant_{len(self.constants)}"))
+
+    def _within(self, name: str) -> str:
+        path = g.path_of(self.key)
+        return f"{path}.{name}" if path else name
 
     def _call_module(self, node: torch.fx.Node) -> None:
         child = f"{self.key}.{node.target}" if self.key else str(node.target)
         self.children.append(child)
-        callee = self.owner.graph_of(child)
+        callee = self._graph_of(child)
         outputs = self._metas([n.meta.get("val") for n in output_leaves(callee) if _is_tensor(n)])
         wanted = [p for p in callee.nodes if p.op == "placeholder"]
         args = [
@@ -120,6 +130,11 @@ class GraphReader:
             g.Node(node.name, g.CALL, tuple(args), {}, outputs, target=child, source=self._call_line(child))
         )
 
+    def _graph_of(self, key: str) -> torch.fx.Graph:
+        graph = self.owner.tree.get_submodule(key).graph
+        assert isinstance(graph, torch.fx.Graph)
+        return graph
+
     def _call_line(self, child: str) -> str | None:
         """Where this module's source calls a child: calls carry no trace, but what the child computes does."""
         inner = _first_traced(self.owner.tree, child)
@@ -127,7 +142,7 @@ class GraphReader:
             return None
         frames = source.frames(inner.meta["stack_trace"])
         paths = [path for path, _ in inner.meta["nn_module_stack"].values()]
-        own = self.key.partition("@")[0]
+        own = g.path_of(self.key)
         if own not in paths or len(frames) != len(paths):
             return None
         file, line = frames[paths.index(own)]
@@ -135,27 +150,27 @@ class GraphReader:
 
     def _call_function(self, node: torch.fx.Node) -> None:
         value = node.meta.get("val")
-        if isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat | int | bool):
+        if is_number(value) or is_grad_mode(node.target):
             return
         if node.target is operator.getitem:
             self._getitem(node)
             return
-        if not isinstance(node.target, torch._ops.OpOverload):
+        if not isinstance(node.target, OpOverload):
             raise CaptureError(
                 "TP0202",
                 f"the graph calls {node.target}, which is not an ATen operation",
-                where=_line(node),
+                where=line_of(node),
                 fix="replace it by tensor operations",
             )
         self.refs[node] = g.Ref(node.name)
         self.nodes.append(
             g.Node(
                 name=node.name,
-                op=str(node.target),
+                op=_PURE.get(str(node.target), str(node.target)),
                 args=tuple(self._arg(a) for a in node.args),
                 kwargs={k: self._arg(a) for k, a in node.kwargs.items()},
                 outputs=self._metas(value),
-                source=_line(node),
+                source=line_of(node),
             )
         )
 
@@ -166,7 +181,7 @@ class GraphReader:
             self.refs[node] = g.Ref(self.refs[base].name, index)
             return
         child = f"{self.key}.{base.target}" if self.key else str(base.target)
-        leaves = output_leaves(self.owner.graph_of(child))
+        leaves = output_leaves(self._graph_of(child))
         size = leaves[index].meta.get("val")
         if isinstance(size, torch.SymInt):
             self.sizes[node] = symbols.to_dim(size, self.owner.rename)
@@ -183,7 +198,7 @@ class GraphReader:
 
     def _meta(self, tensor: torch.Tensor) -> g.TensorMeta:
         shape = tuple(symbols.to_dim(size, self.owner.rename) for size in tensor.shape)
-        return g.TensorMeta(shape, dtype_name(tensor.dtype))
+        return g.TensorMeta(shape, g.dtype_name(tensor.dtype))
 
     def _arg(self, arg: Any) -> g.Arg:
         if isinstance(arg, torch.fx.Node):
@@ -198,7 +213,7 @@ class GraphReader:
         if isinstance(arg, torch.SymInt):
             return symbols.to_dim(arg, self.owner.rename)
         if isinstance(arg, torch.dtype):
-            return g.Dtype(dtype_name(arg))
+            return g.Dtype(g.dtype_name(arg))
         if isinstance(arg, torch.device):
             return g.Device(str(arg))
         if isinstance(arg, torch.layout):
@@ -244,8 +259,26 @@ def output_leaves(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     return [leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)]
 
 
+def output_names(graph: torch.fx.Graph, structure: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A name for each output that is a tensor, as the path to it in `structure`; and those of the others."""
+    paths, _ = pytree.tree_flatten_with_path(structure, is_leaf=lambda x: x is None)
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    leaves = pytree.tree_leaves(output.args[0], is_leaf=lambda x: x is None)
+    kept: list[str] = []
+    left_out: list[str] = []
+    for index, ((path, _), leaf) in enumerate(zip(paths, leaves, strict=True)):
+        is_kept = isinstance(leaf, torch.fx.Node) and _is_tensor(leaf)
+        (kept if is_kept else left_out).append(pytree.keystr(path) or f"[{index}]")
+    return tuple(kept), tuple(left_out)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value of a graph is a number, which may be symbolic, and no tensor."""
+    return isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat | int | float | bool)
+
+
 def _is_tensor(node: torch.fx.Node) -> bool:
-    return not isinstance(node.meta.get("val"), torch.SymInt | torch.SymBool | torch.SymFloat)
+    return not is_number(node.meta.get("val"))
 
 
 def _first_traced(tree: torch.nn.Module, key: str) -> torch.fx.Node | None:
@@ -263,10 +296,7 @@ def _first_traced(tree: torch.nn.Module, key: str) -> torch.fx.Node | None:
     return None
 
 
-def _line(node: torch.fx.Node) -> str | None:
+def line_of(node: torch.fx.Node) -> str | None:
+    """The innermost line of the user's code that a node came from."""
     frame = source.innermost_frame(node.meta.get("stack_trace"))
     return f"{frame[0]}:{frame[1]}" if frame else None
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -24,11 +24,13 @@ from torchport.capture.eager import (
     tensors,
     where_the_model_is,
 )
+from torchport.capture.exported import Exported
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import write_manifest
 from torchport.capture.plan import Plan, make_plan
 from torchport.capture.state import as_it_was, copied, state_kept
 from torchport.capture.values import with_values
+from torchport.capture.weights import SelectedWeights, Weights, as_weights
 from torchport.errors import CaptureError, DiskError
 from torchport.trace.writing import write_tensors
 
@@ -39,13 +41,17 @@ class Capture:
 
     graph: Graph
     plan: Plan
-    weights: dict[str, torch.Tensor]
+    weights: Weights
+    """The model's own tensors, which are read one at a time; a plain dict of tensors will do, too."""
     golden: dict[str, torch.Tensor] = field(default_factory=dict)
     truth: dict[str, torch.Tensor] = field(default_factory=dict)
     export_error: CaptureError | None = None
     """Why the graph is missing, when only hooks could record the model."""
     writes: tuple[str, ...] = ()
     """Buffers that the model writes to when it is called, which a port does not."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", as_weights(self.weights))
 
     @property
     def name(self) -> str:
@@ -73,8 +79,9 @@ class Capture:
         if self.truth:
             write_tensors(paths["truth"], self.truth, metadata)
             written["truth"] = paths["truth"]
-        own = {n: t for n, t in self.weights.items() if self.graph.weights[n].tied_to is None}
-        if own and not any(t.is_meta for t in own.values()):
+        untied = [name for name in self.weights if self.graph.weights[name].tied_to is None]
+        own = SelectedWeights(self.weights, untied)
+        if own and not any(tensor.is_meta for tensor in own.values()):
             write_tensors(paths["weights"], own, {"schema": "1"})
             written["weights"] = paths["weights"]
         error = self.export_error
@@ -162,13 +169,12 @@ def record(
             error = culprit.plainly(raised)
             seen = hooks.capture(model, given, named, name=name, error=error, decompose=decompose)
             exported, observed = seen.exported, seen.observed
+        plan, weights = make_plan(exported.graph), as_weights(exported.weights)
         if on_meta(model, (given, named)):
-            plan = make_plan(exported.graph)
-            return Capture(exported.graph, plan, exported.weights, export_error=error, writes=exported.writes)
+            return Capture(exported.graph, plan, weights, export_error=error, writes=exported.writes)
         inputs = tensors(copied((given, named)))
-        plan = make_plan(exported.graph)
         golden, residual = with_values(exported, plan, inputs, eager, ops=ops, truth=truth, observed=observed)
-    return Capture(exported.graph, plan, exported.weights, golden, residual, error, exported.writes)
+    return Capture(exported.graph, plan, weights, golden, residual, error, exported.writes)
 
 
 def record_graph(
@@ -185,7 +191,7 @@ def record_graph(
         inputs = tensors(copied((args, dict(kwargs))))
         must_fit(graph, inputs)
         plan = make_plan(graph)
-        golden, residual = with_values(export.Exported(graph, weights), plan, inputs, eager)
+        golden, residual = with_values(Exported(graph, weights), plan, inputs, eager)
     return Capture(graph, plan, weights, golden, residual)
 
 
@@ -196,11 +202,11 @@ def _export(
     name: str,
     wish: symbols.Wish | None,
     decompose: export.Decompose | None,
-) -> export.Exported:
+) -> Exported:
     """The graph with the axes free that were asked for; those that we chose are given up where need be."""
 
-    def with_free(axes: symbols.Wish | None) -> export.Exported:
-        with state_kept(model):
+    def with_free(axes: symbols.Wish | None) -> Exported:
+        with state_kept(model, runs=False):
             return attempt(model, args, kwargs, name=name, wish=axes, decompose=decompose)
 
     try:

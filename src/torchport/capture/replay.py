@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
+from torchport.capture.torch_internals import pytree
 from torchport.capture.watching import Call, Leaf, Mark, walk
 
 _library = torch.library.Library("torchport", "FRAGMENT")

@@ -5,13 +5,18 @@ from __future__ import annotations
 import io
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
+from torchport.capture import operations
+from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, pytree, storage_id
+
+_COPIED_BYTES = 64 * 2**20
+"""How many bytes of buffers are copied before a run; larger buffers are copied if the run writes to them."""
 _TABLES = ("_parameters", "_buffers", "_modules")
 """Dicts inside a module that are put back in place, because others may hold on to them."""
 
@@ -21,7 +26,7 @@ def as_it_was(model: torch.nn.Module) -> Iterator[None]:
     """Eval mode and the plain attention path inside; afterwards mode, state and randomness are as before."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
     devices = {p.device for p in model.parameters() if p.is_cuda}
-    with torch.random.fork_rng(devices=[d.index for d in devices]), state_kept(model):
+    with torch.random.fork_rng(devices=[d.index for d in devices]), state_kept(model, runs=False):
         try:
             model.eval()
             torch.backends.mha.set_fastpath_enabled(False)
@@ -31,19 +36,78 @@ def as_it_was(model: torch.nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def state_kept(model: torch.nn.Module) -> Iterator[None]:
-    """Puts back buffers, by name and by value, and the attributes of every module."""
+def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
+    """Puts back buffers, by name and by value, and the attributes of every module.
+
+    Without `runs`, the model is only traced within: then no operation writes to its buffers, and large ones need no
+    guard, which would be in the way of torch.export.
+    """
     attributes = [(module, _snapshot(module)) for module in model.modules()]
-    values = [(buffer, buffer.detach().clone()) for buffer in model.buffers() if not buffer.is_meta]
+    small, large = _by_size([buffer for buffer in model.buffers() if not buffer.is_meta])
+    copies = [(buffer, buffer.detach().clone()) for buffer in small]
+    guard = CopyBeforeWrite(large) if runs and large else None
     try:
-        yield
+        with guard or nullcontext():
+            yield
     finally:
         for module, saved in attributes:
             _put_back(module, saved)
         with torch.no_grad():
-            for buffer, value in values:
+            for buffer, value in copies + (guard.copies if guard else []):
                 if not torch.equal(buffer, value):
                     buffer.copy_(value)
+
+
+def _by_size(buffers: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The buffers that are small enough to be copied, all together, and those that are not."""
+    small: list[torch.Tensor] = []
+    large: list[torch.Tensor] = []
+    total = 0
+    for buffer in sorted(buffers, key=lambda buffer: buffer.nbytes):
+        total += buffer.nbytes
+        (small if total <= _COPIED_BYTES else large).append(buffer)
+    return small, large
+
+
+class CopyBeforeWrite(TorchDispatchMode):
+    """Copies a tensor when an operation is about to write to it, so that what is only read is never copied.
+
+    What is written behind torch's back, such as through a NumPy array, is not noticed.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, tensors: Iterable[torch.Tensor]):
+        super().__init__()
+        self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._unwritten: dict[int, list[torch.Tensor]] = defaultdict(list)
+        for tensor in tensors:
+            self._unwritten[storage_id(tensor)].append(tensor)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        for leaf in pytree.tree_leaves(_written(func, args, kwargs)):
+            if isinstance(leaf, torch.Tensor):
+                for tensor in self._unwritten.pop(storage_id(leaf), ()):
+                    self.copies.append((tensor, tensor.detach().clone()))
+        return func(*args, **kwargs)
+
+
+def _written(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The arguments that an operation may write to: all, if it is one that runs functions, such as torch.cond."""
+    if not isinstance(operation, OpOverload):
+        return args, kwargs
+    name = str(operation)
+    if not operations.is_mutating(name):
+        return ()
+    given = operations.given(name, args, kwargs)
+    return [given.get(argument.name) for argument in operations.arguments(name) if argument.is_written]
 
 
 def _snapshot(module: torch.nn.Module) -> dict[str, Any]:

@@ -1,20 +1,20 @@
 """Free dimensions: which axes are left free, how they are asked for, and what sizes depend on them.
 
-In: example inputs and the user's wishes. Out: torch.export's `dynamic_shapes`, and our own expressions.
+In: example inputs and the user's wishes. Out: torch.export's `dynamic_shapes`, and our own symbols and expressions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
 from torch.export import Dim
-from torch.utils import _pytree as pytree
 
-from torchport.capture.graph import Expr, Sym
+from torchport.capture.graph import Expr, Sym, Symbol
+from torchport.capture.torch_internals import pytree
 from torchport.errors import CaptureError, SpecError
 
 Wish = dict[str, tuple[int, ...]]
@@ -174,3 +174,39 @@ def to_dim(size: int | torch.SymInt, rename: Mapping[str, str]) -> int | Sym:
         return size
     expr = to_expr(sympy.sympify(size.node.expr), rename)
     return expr if isinstance(expr, int) else Sym(expr)
+
+
+def read_symbols(
+    inputs: Mapping[str, Any], highest: Callable[[torch.SymInt], sympy.Expr | None]
+) -> dict[str, Symbol]:
+    """The free sizes of example inputs, by torch's names for them, each read from the first axis that has it.
+
+    `highest` gives the upper limit that torch knows of a size, or None.
+    """
+    found: dict[str, Symbol] = {}
+    taken: set[str] = set()
+    for name, value in inputs.items():
+        if not isinstance(value, torch.Tensor):
+            continue
+        for axis, size in enumerate(value.shape):
+            if isinstance(size, int) or not size.node.expr.is_Symbol or str(size.node.expr) in found:
+                continue
+            limit = highest(size)
+            high = None if limit is None or not limit.is_Integer else int(limit)
+            found[str(size.node.expr)] = Symbol(_symbol_name(value, axis, name, taken), name, axis, 1, high)
+    return found
+
+
+def _symbol_name(tensor: torch.Tensor, axis: int, input_name: str, taken: set[str]) -> str:
+    if axis == 0:
+        label = "batch"
+    elif axis == 1 and tensor.ndim == 2 and not tensor.is_floating_point():
+        label = "seq_len"
+    else:
+        label = f"{input_name.replace('.', '_')}_dim{axis}"
+    number = 2
+    unique = label
+    while unique in taken:
+        unique, number = f"{label}_{number}", number + 1
+    taken.add(unique)
+    return unique

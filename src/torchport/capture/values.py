@@ -6,15 +6,17 @@ from collections.abc import Mapping
 
 import torch
 
-from torchport.capture import export, hooks
+from torchport.capture import hooks
+from torchport.capture.exported import Exported
 from torchport.capture.graph import Graph
 from torchport.capture.interpret import Interpreter, Watch
 from torchport.capture.plan import Plan
+from torchport.capture.torch_internals import storage_id
 from torchport.errors import CaptureError
 
 
 def with_values(
-    exported: export.Exported,
+    exported: Exported,
     plan: Plan,
     inputs: list[torch.Tensor],
     eager: list[torch.Tensor],
@@ -28,10 +30,12 @@ def with_values(
     golden: dict[str, torch.Tensor] = {}
     residual: dict[str, torch.Tensor] = {}
     unknown = _unknown_keys(graph, plan)
+    of_the_model = {storage_id(weight) for weight in exported.weights.values()}
 
     def keep(key: str, value: torch.Tensor) -> torch.Tensor:
+        """Notes the golden value, in memory of its own: the model may be trained on afterwards."""
         if key not in plan.aliases:
-            golden[key] = value
+            golden[key] = value.clone() if storage_id(value) in of_the_model else value
         return value
 
     def put_back(key: str, value: torch.Tensor) -> torch.Tensor:

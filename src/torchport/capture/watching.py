@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from torchport.capture import state
+from torchport.capture.torch_internals import pytree
 
 Mark = tuple[int, int]
 """Which tensor it is, and how often it had been written to."""

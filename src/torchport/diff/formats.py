@@ -15,28 +15,10 @@ from safetensors import SafetensorError, safe_open
 
 from torchport.diff.stored import InFile, InMemory, OpenFile, Stored
 from torchport.errors import WeightsError
+from torchport.parity import dtypes
 from torchport.parity.metrics import Form
+from torchport.trace import safetensors_layout as layout
 
-_SAFETENSORS_DTYPES = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "I8": "int8",
-    "U16": "uint16",
-    "I16": "int16",
-    "U32": "uint32",
-    "I32": "int32",
-    "U64": "uint64",
-    "I64": "int64",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F32": "float32",
-    "F64": "float64",
-    "C64": "complex64",
-}
 _ZIP, _PICKLE, _LFS = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
 _AS_SAFETENSORS = (
     "Save its tensors as safetensors, or its state_dict alone with torch.save, and compare that."
@@ -115,24 +97,16 @@ def _safetensors(path: Path) -> Contents:
             metadata: dict[str, str] = checked.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise unreadable(path, f"is cut off or no safetensors file: {error}") from error
-    header, start = _header(path)
+    header, start = layout.read_header(path)
     file = OpenFile(path)
     tensors: dict[str, Stored] = {}
     for name, one in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        if one["dtype"] not in _SAFETENSORS_DTYPES:
+        dtype = layout.DTYPES.get(one["dtype"])
+        if dtype is None or dtype not in dtypes.DTYPES:
             raise unreadable(path, f"has {name} in {one['dtype']}, which torchport cannot compare")
-        form = Form(_SAFETENSORS_DTYPES[one["dtype"]], tuple(one["shape"]))
+        form = Form(dtype, tuple(one["shape"]))
         tensors[name] = InFile(form, file, start + one["data_offsets"][0])
     return Contents(tensors, _aliases(metadata, path), file=file)
-
-
-def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header, which was found to be right before, without its metadata; and where the values begin."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header: dict[str, Any] = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    return header, 8 + length
 
 
 def _aliases(metadata: dict[str, str], path: Path) -> dict[str, str]:

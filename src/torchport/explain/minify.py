@@ -185,12 +185,12 @@ def _part(scene: Scene, names: list[str], values: dict[g.Ref, torch.Tensor]) -> 
     part = some_operations(scene.slice, names, keys)
     known = {keys[ref]: value for ref, value in values.items()}
     known |= dict(zip(scene.slice.inputs, scene.inputs, strict=True))
-    return case_of(part, known, scene.capture.weights, scene.stored) if part.outputs else None
+    return case_of(part, known, dict(scene.capture.weights), scene.stored) if part.outputs else None
 
 
 def _whole(scene: Scene) -> Case:
     values = dict(zip(scene.slice.inputs, scene.inputs, strict=True))
-    return case_of(scene.slice, values, scene.capture.weights, scene.stored)
+    return case_of(scene.slice, values, dict(scene.capture.weights), scene.stored)
 
 
 def _values(scene: Scene) -> dict[g.Ref, torch.Tensor]:

@@ -16,6 +16,7 @@ from torchport.capture.graph import Graph
 from torchport.capture.plan import Plan, make_plan
 from torchport.capture.recorder import Capture
 from torchport.capture.values import with_values
+from torchport.capture.weights import as_weights
 from torchport.errors import WeightsError
 from torchport.explain.slice import Slice, own_operations, with_stand_ins
 from torchport.runs.folder import RunFolder
@@ -103,7 +104,7 @@ def as_capture(
     """A recording of a slice: what each of its operations computes, and the truth of it. It must give `outputs`."""
     plan = make_plan(graph)
     golden, truth = with_values(Exported(graph, weights), plan, inputs, outputs, ops=True)
-    return Capture(graph, plan, weights, golden, truth)
+    return Capture(graph, plan, as_weights(weights), golden, truth)
 
 
 def _read(path: Path, names: dict[str, str]) -> dict[str, torch.Tensor]:

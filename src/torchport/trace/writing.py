@@ -1,16 +1,18 @@
-"""Tensor files: written whole or not at all, read one tensor at a time."""
+"""Files of tensors: written whole or not at all, one tensor at a time."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import safetensors.torch
 import torch
 
-from torchport.errors import DiskError, TraceError
+from torchport.errors import CaptureError, TraceError
 from torchport.files import atomic_write
+from torchport.trace import safetensors_layout as layout
 
 
 def write_tensors(
@@ -20,13 +22,34 @@ def write_tensors(
     *,
     aliases: Mapping[str, str] | None = None,
 ) -> None:
-    """Writes a safetensors file; `aliases` are further names for tensors in it."""
+    """Writes a safetensors file; `aliases` are further names for tensors in it.
+
+    Each tensor is asked for twice, first for its shape and then for its values, and is not kept. So a mapping that
+    reads its tensors from elsewhere when it is asked for them never has more than one of them in memory.
+    """
     info = {**metadata, **({"aliases": json.dumps(aliases)} if aliases is not None else {})}
-    with atomic_write(path) as temporary:
-        try:
-            safetensors.torch.save_file(_separate(tensors), temporary, metadata=info)
-        except safetensors.SafetensorError as error:
-            raise DiskError("TP0330", f"cannot write {path}: {error}", where=str(path)) from error
+    entries = {name: _entry(name, tensors[name]) for name in tensors}
+    names = layout.in_order(entries)
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
+        file.write(layout.header(entries, names, info))
+        for name in names:
+            _write_values(file, tensors[name], entries[name])
+
+
+def _entry(name: str, tensor: torch.Tensor) -> layout.Entry:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if not layout.can_hold(dtype):
+        raise CaptureError("TP0205", f"{name} is of dtype {dtype}, which a safetensors file cannot hold")
+    return layout.Entry(dtype, tensor.itemsize, tuple(tensor.shape))
+
+
+def _write_values(file: BinaryIO, tensor: torch.Tensor, entry: layout.Entry) -> None:
+    """Writes the values in a row. A tensor is copied only if it lies elsewhere, or not in a row."""
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    values = plain.reshape(-1).view(torch.uint8).numpy()
+    if values.nbytes != entry.nbytes:
+        raise ValueError(f"a tensor of {entry.nbytes} bytes had {values.nbytes} when it was written")
+    file.write(values.data)
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
@@ -34,17 +57,3 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
         raise TraceError("TP0310", f"{path} cannot be read: {error}", where=str(path)) from error
-
-
-def _separate(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Contiguous tensors on the CPU, none sharing memory with another, as the format wants them."""
-    seen: set[int] = set()
-    result = {}
-    for name, tensor in tensors.items():
-        flat = tensor.detach().cpu().contiguous()
-        storage = flat.untyped_storage()
-        if storage._cdata in seen or storage.nbytes() != flat.nbytes:
-            flat = flat.clone()
-        seen.add(flat.untyped_storage()._cdata)
-        result[name] = flat
-    return result

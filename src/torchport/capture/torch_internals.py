@@ -1,0 +1,108 @@
+"""All that capture takes from private parts of torch, so that a new version of torch is met in one place.
+
+Works with torch 2.11 to 2.15. What is needed of each part:
+
+- `torch.utils._pytree`: `tree_flatten`, `tree_unflatten`, `tree_leaves`, `tree_map_only`, `tree_flatten_with_path`
+  and `keystr`. torch.export itself speaks in its terms, and there is no public form of it.
+- `torch._ops`: the classes of what `torch.ops.aten.gelu` and `torch.ops.aten.gelu.default` are.
+- `torch.utils._python_dispatch.TorchDispatchMode`: to see operations before they run.
+- `torch.fx.experimental.proxy_tensor.make_fx` with `pre_dispatch` and `_allow_non_fake_inputs`.
+- `SymInt.node`: `expr`, and `shape_env.bound_sympy` of the environment that the size is of.
+- `torch._dispatch.python.enable_python_dispatcher`: decompositions that are written in Python take part in a trace.
+- `torch._guards`: `tracing(None)` to step out of a compilation that is going on, `detect_fake_mode`.
+- `torch.fx.traceback.preserve_node_meta`: a graph that is traced again keeps the user's lines.
+- `torch._C`: `_set_grad_enabled`, which stands in graphs as an operation, and `_is_any_autocast_enabled`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._guards import detect_fake_mode, tracing
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.traceback import preserve_node_meta
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = [
+    "OpOverload",
+    "OpOverloadPacket",
+    "TorchDispatchMode",
+    "is_autocast_on",
+    "is_grad_mode",
+    "pytree",
+    "storage_id",
+    "trace_to_aten",
+    "upper_limit",
+]
+
+
+def storage_id(tensor: torch.Tensor) -> int:
+    """A number that tensors have in common if and only if they share memory, also on the meta device."""
+    return tensor.untyped_storage()._cdata
+
+
+def is_grad_mode(target: object) -> bool:
+    """Whether a node's target only turns gradients on or off."""
+    return target is torch._C._set_grad_enabled
+
+
+def upper_limit(size: torch.SymInt) -> Any:
+    """The largest value that tracing allows a symbolic size, as a sympy expression; None if it does not say."""
+    environment = size.node.shape_env
+    return None if environment is None else environment.bound_sympy(size.node.expr).upper
+
+
+def is_autocast_on() -> bool:
+    """Whether operations are cast to another dtype at present, on any device."""
+    return bool(torch._C._is_any_autocast_enabled())
+
+
+def trace_to_aten(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], *, pre_dispatch: bool
+) -> torch.fx.GraphModule:
+    """The ATen operations that a graph runs on inputs, which may be fake tensors with symbolic sizes.
+
+    With `pre_dispatch`, operations such as `linear` stay whole, and those in place stay in place. Without it, they are
+    functionalised and broken down as far as autograd does.
+    """
+
+    mode: Literal["symbolic", "fake"] = "symbolic" if any(map(_has_symbols, inputs)) else "fake"
+
+    def trace(graph: torch.fx.GraphModule, functional: bool) -> torch.fx.GraphModule:
+        def run(*args: Any) -> Any:
+            with preserve_node_meta():
+                return torch.fx.Interpreter(graph).run(*args)
+
+        traced: Callable[..., Any] = torch.func.functionalize(run, remove="mutations") if functional else run
+        make = make_fx(traced, tracing_mode=mode, pre_dispatch=pre_dispatch, _allow_non_fake_inputs=True)
+        return make(*inputs)
+
+    with tracing(None), torch.no_grad(), enable_python_dispatcher(), _real_tensors_allowed(inputs):
+        whole = trace(module, functional=False)
+        # Operations that hide what they write to, such as batch_norm, say so once they are broken down.
+        return whole if pre_dispatch else trace(whole, functional=True)
+
+
+def _has_symbols(value: Any) -> bool:
+    sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+    return any(isinstance(size, torch.SymInt) for size in sizes)
+
+
+@contextmanager
+def _real_tensors_allowed(inputs: Sequence[Any]) -> Iterator[None]:
+    """Within, fake inputs may meet the real tensors that a graph holds."""
+    mode = detect_fake_mode(inputs)
+    if mode is None:
+        yield
+        return
+    before, mode.allow_non_fake_inputs = mode.allow_non_fake_inputs, True
+    try:
+        yield
+    finally:
+        mode.allow_non_fake_inputs = before
