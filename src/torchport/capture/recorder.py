@@ -6,6 +6,7 @@ The model comes back as it was: mode, buffers, random state, hooks.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ from torchport.capture.state import as_it_was, copied, state_kept
 from torchport.capture.values import with_values
 from torchport.capture.weights import SelectedWeights, Weights, as_weights
 from torchport.errors import CaptureError, DiskError
+from torchport.parity.judge import allowance
 from torchport.trace.writing import write_tensors
 
 
@@ -74,7 +76,8 @@ class Capture:
         _forget([manifest, *paths.values()])
         written = {}
         if self.has_values:
-            write_tensors(paths["trace"], self.golden, metadata, aliases=self.plan.aliases)
+            limits = {"limits": json.dumps(self._limits())}
+            write_tensors(paths["trace"], self.golden, {**metadata, **limits}, aliases=self.plan.aliases)
             written["trace"] = paths["trace"]
         if self.truth:
             write_tensors(paths["truth"], self.truth, metadata)
@@ -93,6 +96,14 @@ class Capture:
         }
         write_manifest(manifest, self.graph, extra=extra)
         return {"manifest": manifest, **written}
+
+    def _limits(self) -> dict[str, float]:
+        """For each floating value how far an honest port may be from it, for those who check a single tensor."""
+        return {
+            key: allowance(value, self.truth.get(key))
+            for key, value in self.golden.items()
+            if value.is_floating_point()
+        }
 
 
 def _forget(paths: list[Path]) -> None:

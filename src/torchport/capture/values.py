@@ -13,6 +13,7 @@ from torchport.capture.interpret import Interpreter, Watch
 from torchport.capture.plan import Plan
 from torchport.capture.torch_internals import storage_id
 from torchport.errors import CaptureError
+from torchport.trace.residual import residual
 
 
 def with_values(
@@ -28,7 +29,7 @@ def with_values(
     """The golden value of every key of the plan, and how far it is from the truth."""
     graph = exported.graph
     golden: dict[str, torch.Tensor] = {}
-    residual: dict[str, torch.Tensor] = {}
+    distances: dict[str, torch.Tensor] = {}
     unknown = _unknown_keys(graph, plan)
     of_the_model = {storage_id(weight) for weight in exported.weights.values()}
 
@@ -41,10 +42,9 @@ def with_values(
     def put_back(key: str, value: torch.Tensor) -> torch.Tensor:
         """Notes how far the golden value is from the same step computed in float64 from golden inputs."""
         known = golden[plan.resolve(key)]
-        if key not in plan.aliases and key not in unknown and known.is_floating_point():
-            wide = known.double()
-            distance = torch.where(torch.isfinite(wide) & torch.isfinite(value), value - wide, 0.0)
-            residual[key] = distance.float()
+        distance = None if key in plan.aliases or key in unknown else residual(known, value)
+        if distance is not None:
+            distances[key] = distance
         return known
 
     def run(watch: Watch, wide: bool) -> list[torch.Tensor]:
@@ -56,17 +56,17 @@ def with_values(
     _must_agree(graph, run(keep, False), eager)
     if truth:
         run(put_back, True)
-        _as_their_nodes(graph, plan, residual)
-    return golden, residual
+        _as_their_nodes(graph, plan, distances)
+    return golden, distances
 
 
-def _as_their_nodes(graph: Graph, plan: Plan, residual: dict[str, torch.Tensor]) -> None:
+def _as_their_nodes(graph: Graph, plan: Plan, distances: dict[str, torch.Tensor]) -> None:
     """An output whose operation was put back before it is as far from the truth as that operation's value."""
     for call in plan.calls.values():
         for key, ref in zip(call.outputs, graph.modules[call.module].outputs, strict=True):
             node = f"{call.name}/{ref.name}"
-            if key in residual and node in residual:
-                residual[key] = residual[node]
+            if key in distances and node in distances:
+                distances[key] = distances[node]
 
 
 def _unknown_keys(graph: Graph, plan: Plan) -> set[str]:

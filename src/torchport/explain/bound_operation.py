@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from torchport.capture import graph as g
-from torchport.explain import schema_use
+from torchport.capture import operations
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,6 @@ class BoundOperation:
 
     def described(self, argument: str) -> str:
         """The argument with the name that the user's code has for its value: `query (q)`."""
-        value = schema_use.given(self.node.op, self.node.args, self.node.kwargs).get(argument)
+        value = operations.given(self.node.op, self.node.args, self.node.kwargs).get(argument)
         known = self.names.get(value.name, value.name) if isinstance(value, g.Ref) else argument
         return argument if known == argument else f"{argument} ({known})"

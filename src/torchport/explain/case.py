@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from torchport.capture import graph as g
+from torchport.capture import operations
 from torchport.capture.interpret import Interpreter
 from torchport.capture.plan import make_plan
-from torchport.explain import schema_use
 from torchport.explain.noted_run import CANNOT_COMPUTE, NotedRun
 from torchport.explain.slice import Slice
 
@@ -116,7 +116,7 @@ def _with_sizes(node: g.Node, old: int, new: int) -> g.Node:
             return value
         return g.map_args(value, lambda item: new if type(item) is int and item == old else item)
 
-    declared = schema_use.arguments(node.op)
+    declared = operations.arguments(node.op)
     args = tuple(changed(argument.name, value) for argument, value in zip(declared, node.args, strict=False))
     return replace(
         node, args=args, kwargs={name: changed(name, value) for name, value in node.kwargs.items()}

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torchport.explain import schema_use
+from torchport.capture import operations
 from torchport.explain.bound_operation import BoundOperation
 from torchport.explain.noted_run import CANNOT_COMPUTE, NotedRun
 from torchport.explain.scene import Scene
@@ -29,7 +29,7 @@ def bind(scene: Scene) -> dict[str, BoundOperation]:
         name: BoundOperation(
             node=applied.node,
             overload=run.overload(applied.node.op),
-            arguments=schema_use.bind(applied.node.op, applied.args, applied.kwargs),
+            arguments=operations.bind(applied.node.op, applied.args, applied.kwargs),
             result=applied.result,
             names=names,
         )

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import torchport
+from torchport.capture.operations import overload
 from torchport.targets.base import Todo
 from torchport.targets.candle import ops
-from torchport.targets.candle.arguments import overload
 from torchport.targets.candle.code import EMPTY, call
 from torchport.targets.candle.registry import OPS, register, rows
 from torchport.targets.candle.target import TARGET

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torchport.explain import schema_use
+from torchport.capture import operations
 from torchport.explain.bound_operation import BoundOperation
 from torchport.explain.hypotheses.hypothesis import Hypothesis
 
@@ -18,7 +18,7 @@ _KINDS_OF_LEFT_OUT = {"bias": "bias", "weight": "scale", "attn_mask": "mask"}
 
 def left_out(operation: BoundOperation) -> Iterator[Hypothesis]:
     """An operand that the operation can do without."""
-    declared = schema_use.arguments(operation.node.op)
+    declared = operations.arguments(operation.node.op)
     optional = {argument.name for argument in declared if argument.is_optional_tensor}
     for name in operation.tensors:
         if name in optional:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchport.explain import schema_use
+from torchport.capture import operations
 from torchport.explain.bound_operation import BoundOperation
 from torchport.explain.hypotheses.hypothesis import Hypothesis
 
@@ -58,11 +58,11 @@ def another_operation(operation: BoundOperation) -> Iterator[Hypothesis]:
 
 def _computed_by(operation: BoundOperation, other: str) -> Any:
     """The result of another operation, in the same form if it has that, of those arguments that it knows."""
-    forms = schema_use.overloads(f"aten.{other}")
+    forms = operations.overloads(f"aten.{other}")
     same_form = f"aten.{other}.{operation.node.op.split('.')[2]}"
     chosen = same_form if same_form in forms else forms[0]
-    known = {argument.name for argument in schema_use.arguments(chosen)}
-    return schema_use.overload(chosen)(
+    known = {argument.name for argument in operations.arguments(chosen)}
+    return operations.overload(chosen)(
         **{name: value for name, value in operation.arguments.items() if name in known}
     )
 

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
-import torch
-
 from torchport.capture import graph as g
+from torchport.capture import operations
 from torchport.targets.candle.body import Unsupported
 
 _ALWAYS_FINE = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking", "generator"})
 """Arguments about where and how a tensor lies in memory, which do not change its values."""
-
-
-def overload(op: str) -> Any:
-    """torch's own object for an operation such as `aten.relu.default`."""
-    namespace, name, variant = op.split(".")
-    return getattr(getattr(getattr(torch.ops, namespace), name), variant)
-
-
-@cache
-def _schema(op: str) -> Any:
-    return overload(op)._schema
 
 
 class Args:
@@ -30,14 +15,9 @@ class Args:
 
     def __init__(self, node: g.Node):
         self.node = node
-        self.values: dict[str, g.Arg] = {}
-        self._defaults: dict[str, g.Arg] = {}
+        self.values: dict[str, g.Arg] = operations.bind(node.op, node.args, node.kwargs)
+        self._defaults = {argument.name: argument.default for argument in operations.arguments(node.op)}
         self._read: set[str] = set()
-        for index, argument in enumerate(_schema(node.op).arguments):
-            default = argument.default_value if argument.has_default_value() else None
-            self._defaults[argument.name] = default
-            given = node.args[index] if index < len(node.args) else default
-            self.values[argument.name] = node.kwargs.get(argument.name, given)
 
     def __getitem__(self, name: str) -> g.Arg:
         self._read.add(name)

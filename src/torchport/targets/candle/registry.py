@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from torchport.capture import graph as g
+from torchport.capture.operations import is_operation
 from torchport.targets.candle import rust
-from torchport.targets.candle.arguments import Args, overload, shown
+from torchport.targets.candle.arguments import Args, shown
 from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, Piece, formatted, optional, slice_of
 from torchport.targets.candle.emit import Emitter
@@ -33,10 +34,8 @@ OPS: dict[str, OpFunction] = {}
 
 
 def register(name: str, function: OpFunction) -> None:
-    try:
-        overload(name)
-    except (AttributeError, ValueError) as error:
-        raise ValueError(f"torch has no operation {name}") from error
+    if not is_operation(name):
+        raise ValueError(f"torch has no operation {name}")
     if name in OPS:
         raise ValueError(f"operation {name} is registered twice")
     OPS[name] = function

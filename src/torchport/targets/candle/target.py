@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from torchport.capture.graph import Graph
-from torchport.errors import UsageError, WeightsError
+from torchport.errors import UsageError
 from torchport.events import Say
 from torchport.files import write_atomically
 from torchport.targets.base import Cached, Code, Target
@@ -18,10 +18,9 @@ from torchport.targets.candle.artifact import SOURCE, WEIGHTS, CandleArtifact, t
 from torchport.targets.candle.options import CandleOptions
 from torchport.targets.candle.registry import OPS
 from torchport.targets.candle.requirements import REQUIREMENTS
+from torchport.targets.candle.weights import StoredWeights
 from torchport.trace.writing import write_tensors
 
-_STORED_AS = {torch.bool: torch.uint8, torch.int8: torch.int16}
-"""candle reads neither; generated code expects these instead."""
 _WITHIN_LAYERS = frozenset({"aten.lstm.input", "aten.gru.input"})
 
 
@@ -77,24 +76,5 @@ def _write(
     generated = writer.generate(graph, checks=options.checks, hints=options.hints)
     project.write_project(folder, generated, graph.name)
     if weights is not None:
-        write_tensors(folder / WEIGHTS, _checked(graph, weights, folder), {"format": "pt"})
+        write_tensors(folder / WEIGHTS, StoredWeights(graph, weights, folder), {"format": "pt"})
     return generated
-
-
-def _checked(graph: Graph, weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str, torch.Tensor]:
-    """The weights under the names that the generated code reads, each checked against the graph."""
-    tensors = {}
-    for name, weight in graph.weights.items():
-        if weight.tied_to is not None:
-            continue
-        if name not in weights:
-            raise WeightsError("TP0320", f"the weights have no tensor {name!r}", where=str(folder))
-        tensor = weights[name]
-        if tuple(tensor.shape) != weight.meta.shape:
-            raise WeightsError(
-                "TP0321",
-                f"tensor {name!r} has shape {tuple(tensor.shape)}, the model needs {weight.meta.shape}",
-                where=str(folder),
-            )
-        tensors[name] = tensor.to(_STORED_AS.get(tensor.dtype, tensor.dtype))
-    return tensors
