@@ -28,6 +28,7 @@ Progress = Callable[[str], None]
 Seen = Callable[[Layer], None]
 
 
+@pytest.mark.builds
 def test_a_real_port_is_shown_from_the_first_step_to_the_verdict(tmp_path: Path) -> None:
     messages: list[str] = []
 
