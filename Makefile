@@ -7,7 +7,7 @@ CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/torchport
 export CARGO_TARGET_DIR := $(CACHE)/target
 export CARGO_TERM_PROGRESS_WHEN := never
 
-.PHONY: setup demo test lint test-rust test-python zoo bench faults lock cargo chromium
+.PHONY: setup demo test test-fast lint test-rust test-python zoo bench faults lock cargo chromium
 
 setup: $(VENV)/.synced
 
@@ -36,6 +36,10 @@ demo: setup cargo
 	@$(BIN)/python examples/demo.py
 
 test: lint test-rust test-python
+
+# Two workers, each with one thread of torch: more threads than cores only wait for each other.
+test-fast: setup cargo
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and not builds and not browser and not slow"
 
 lint: setup cargo
 	@echo "== lint"

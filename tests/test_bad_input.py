@@ -208,7 +208,10 @@ def test_a_model_that_is_random_is_refused(torchport: Torchport) -> None:
     assert not Path("out").exists()
 
 
-def test_a_model_that_export_cannot_follow_is_unsupported_and_recorded(torchport: Torchport) -> None:
+def test_a_model_that_export_cannot_follow_is_unsupported_and_recorded(
+    torchport: Torchport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     code, out, err = torchport("port", "m.py:gated", *PORT)
     assert code == 2 and "UNSUPPORTED" in out and f"m.py:{GATE_LINE}" in out and "if y.sum() > 0" in out
     assert "TP0202" in err
@@ -591,6 +594,7 @@ def test_ctrl_c_ends_quietly_with_130(torchport: Torchport, monkeypatch: pytest.
     assert not Path("out").exists()
 
 
+@pytest.mark.slow
 def test_a_real_ctrl_c(torchport: Torchport) -> None:
     command = [sys.executable, "-c", "import sys; from torchport.cli import main; sys.exit(main())"]
     process = subprocess.Popen(

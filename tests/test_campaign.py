@@ -30,10 +30,12 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return Subject(request.param, tmp_path_factory.mktemp(request.param))
 
 
+@pytest.mark.builds
 def test_port_without_a_fault_passes(subject: Subject) -> None:
     assert subject.false_alarm() is None
 
 
+@pytest.mark.builds
 def test_planted_faults_are_detected_and_traced_to_their_layer(subject: Subject) -> None:
     planted = list(subject.all_faults(SAMPLE[subject.name]))
     assert {fault.kind for fault in planted} == set(SAMPLE[subject.name])

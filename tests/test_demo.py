@@ -13,6 +13,7 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
+@pytest.mark.builds
 def test_the_demo_proves_minilm_and_names_the_planted_fault(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "demo.py"], cwd=tmp_path, capture_output=True, text=True, timeout=800

@@ -16,6 +16,8 @@ from torchport import Port
 from torchport.porting.commands import port as make_port
 from torchport.runs.report import Report
 
+pytestmark = pytest.mark.builds
+
 Fault = Callable[[Path], None]
 
 

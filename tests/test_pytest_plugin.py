@@ -109,6 +109,7 @@ def test_reports_of_failing_checks_are_kept_and_listed(suite: pytest.Pytester) -
     assert str(folders[0]) in (suite.path / "junit.xml").read_text()
 
 
+@pytest.mark.slow
 def test_workers_keep_their_reports_in_one_place(suite: pytest.Pytester) -> None:
     result = suite.runpytest_subprocess(
         *PLUGIN, "-p", "xdist", "-n", "2", "-k", "fails", "--torchport-report", "kept"

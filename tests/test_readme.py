@@ -46,7 +46,7 @@ def run(command: list[str], cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
+def answers(tmp_path_factory: pytest.TempPathFactory, cargo: str) -> Iterator[tuple[Path, dict[str, str]]]:
     """A directory with the README's model in it, and what each of the README's commands printed there."""
     folder = tmp_path_factory.mktemp("readme")
     model = next(block for block in blocks(ROOT / "README.md", "python") if block.startswith("# tiny.py\n"))
@@ -120,9 +120,9 @@ def test_the_readme_names_every_model_that_the_tests_prove() -> None:
 
 
 def test_contributing_lists_targets_that_the_makefile_has() -> None:
-    listed = set(re.findall(r"^\| `make (\w+)`", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    listed = set(re.findall(r"^\| `make ([\w-]+)`", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {"setup", "demo", "test", "lint", "zoo", "bench", "faults", "chromium", "lock"}
+    named = {"setup", "demo", "test", "test-fast", "lint", "zoo", "bench", "faults", "chromium", "lock"}
     assert listed == named <= targets
 
 
@@ -153,6 +153,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("example", [b for b in blocks(ROOT / "docs/manifest.md", "json") if "dims" not in b])
+@pytest.mark.slow
 def test_each_example_is_part_of_a_real_manifest(manifest: dict[str, Any], example: str) -> None:
     assert _is_part(json.loads(example), manifest)
 
@@ -166,6 +167,7 @@ def _is_part(shown: Any, real: Any) -> bool:
     return bool(shown == real)
 
 
+@pytest.mark.slow
 def test_every_field_of_a_manifest_is_described(manifest: dict[str, Any]) -> None:
     text = (ROOT / "docs/manifest.md").read_text()
     described = set(re.findall(r"`(\w+)`|\"(\w+)\":", text))

@@ -57,6 +57,7 @@ def test_the_gradients_are_named_as_described(inside: Path, capsys: pytest.Captu
     assert "up.weight gradient of Linear.weight" in printed and "up gradient of Linear.input" in printed
 
 
+@pytest.mark.slow
 def test_the_test_of_the_page_fails_where_it_should_and_keeps_its_report(folder: Path) -> None:
     (command,) = blocks(PAGE, "sh")
     options = command.split()[1:]

@@ -1,6 +1,7 @@
 """`torchport record`, by SPEC and by script."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ if __name__ == "__main__":
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "m.py").write_text(SPEC)
     (tmp_path / "script.py").write_text(SCRIPT)
+    monkeypatch.delitem(sys.modules, "m", raising=False)
     monkeypatch.chdir(tmp_path)
 
 

@@ -121,6 +121,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_page_on_diff_shows_what_its_commands_print(tmp_path: Path) -> None:
     """Each command of the page is run in its place; the text after it is all that it prints."""
     make, use = blocks("python")

@@ -48,7 +48,10 @@ def test_every_format_goes_to_stdout_with_the_exit_code_of_the_verdict(
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
-def test_the_default_is_the_text_of_port(torchport: Torchport, tmp_path: Path) -> None:
+def test_the_default_is_the_text_of_port(
+    torchport: Torchport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     answer = torchport("report", written(full(), tmp_path))
     assert answer.stdout.startswith("FAIL  Net to candle: 2 of 4 layers diverge")
     assert f"torchport minify {tmp_path}" in answer.stdout
@@ -118,6 +121,7 @@ def test_github_adds_the_step_summary(
 
 
 @pytest.mark.parametrize("options", [("--format", "markdown"), ("--against", "good")])
+@pytest.mark.slow
 def test_a_terminal_that_knows_only_ascii_does_not_matter(tmp_path: Path, options: tuple[str, ...]) -> None:
     written(passing(), tmp_path / "good")
     written(full(), tmp_path / "bad")

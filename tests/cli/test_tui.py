@@ -135,6 +135,7 @@ def terminal() -> Iterator[Callable[..., Terminal]]:
         os.close(one.screen)
 
 
+@pytest.mark.slow
 def test_a_run_opens_on_a_terminal_and_its_source_in_the_editor(
     terminal: Callable[..., Terminal], tmp_path: Path
 ) -> None:
@@ -172,6 +173,7 @@ def slow():
 """
 
 
+@pytest.mark.slow
 def test_an_error_is_shown_and_printed_again_and_nothing_draws_over_the_dashboard(
     terminal: Callable[..., Terminal], tmp_path: Path
 ) -> None:
@@ -191,6 +193,7 @@ def test_an_error_is_shown_and_printed_again_and_nothing_draws_over_the_dashboar
     assert printed.strip().startswith("error TP0201") and "more:  torchport explain TP0201" in printed
 
 
+@pytest.mark.slow
 def test_stopping_a_port_gives_130(terminal: Callable[..., Terminal], tmp_path: Path) -> None:
     (tmp_path / "noisy.py").write_text(NOISY)
     shown = terminal(

@@ -49,7 +49,7 @@ def line_of(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Port:
+def port(tmp_path_factory: pytest.TempPathFactory, cargo: str) -> Port:
     torch.manual_seed(0)
     return torchport.port(Net().eval(), torch.randn(2, 5, 24), out=tmp_path_factory.mktemp("net"), name="net")
 

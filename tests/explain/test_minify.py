@@ -36,6 +36,7 @@ def port(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Port]:
         shutil.copy(tmp_path / path.name, path)
 
 
+@pytest.mark.builds
 @pytest.mark.parametrize(("port", "fault"), CASES, indirect=["port"])
 def test_a_fault_is_reduced_to_a_few_operations_that_fail_alone(
     port: Port, fault: str, tmp_path: Path

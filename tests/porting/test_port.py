@@ -333,6 +333,7 @@ HAND = """        check!(self.probe => xs);
         check!(self.probe, ys)"""
 
 
+@pytest.mark.builds
 def test_code_with_todos_compiles_and_once_finished_by_hand_is_proven(tmp_path: Path) -> None:
     x = torch.randn(2, 4)
     port = torchport.port(models.Gated(), x, out=tmp_path, name="gated")

@@ -72,6 +72,7 @@ with Trace(Path(sys.argv[1])) as trace:
 """
 
 
+@pytest.mark.slow
 def test_a_large_tensor_is_mapped_and_compared_in_chunks(tmp_path: Path) -> None:
     elements = 50_000_000
     path = tmp_path / "t.safetensors"

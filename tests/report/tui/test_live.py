@@ -25,6 +25,7 @@ from .conftest import drive, on_screen, until
 MLP = Path(__file__).resolve().parents[3] / "examples" / "mlp.py"
 
 
+@pytest.mark.builds
 def test_a_real_port_is_shown_from_the_first_step_to_the_verdict(tmp_path: Path) -> None:
     messages: list[str] = []
 

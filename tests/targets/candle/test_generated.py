@@ -59,6 +59,7 @@ def test_resnet18_reads_as_the_snapshot(rust: SnapshotAssertion, tmp_path: Path)
     assert source(make_port(model, args, out=tmp_path, name="resnet18")) == rust
 
 
+@pytest.mark.slow
 def test_bert_does_not_depend_on_its_depth(tmp_path: Path) -> None:
     shallow, deep = bert(2, tmp_path / "2"), bert(12, tmp_path / "12")
     assert source(shallow) == source(deep)
@@ -67,6 +68,7 @@ def test_bert_does_not_depend_on_its_depth(tmp_path: Path) -> None:
     assert {k for k in configs[0] if configs[0][k] != configs[1][k]} == {"num_hidden_layers"}
 
 
+@pytest.mark.slow
 def test_llama_does_not_depend_on_its_depth(tmp_path: Path) -> None:
     texts = {source(llama(depth, tmp_path / str(depth))) for depth in (1, 2, 5)}
     assert len(texts) == 1
@@ -94,6 +96,7 @@ LINTED = [
 ]
 
 
+@pytest.mark.builds
 @pytest.mark.parametrize(("name", "checks"), LINTED)
 def test_clippy_finds_nothing(name: str, checks: str, tmp_path: Path) -> None:
     model, args = zoo.ZOO[name]()
@@ -105,6 +108,7 @@ def test_clippy_finds_nothing(name: str, checks: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.builds
 def test_project_without_checks_stands_alone(tmp_path: Path) -> None:
     """It builds from its own lock file with no network, and computes what PyTorch computes."""
     port = bert(2, tmp_path, checks="none")
@@ -125,6 +129,7 @@ def test_project_without_checks_stands_alone(tmp_path: Path) -> None:
     torch.testing.assert_close(outputs["output_1"], expected.pooler_output, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.builds
 def test_project_without_checks_is_proven_by_its_twin_with_checks(tmp_path: Path) -> None:
     bert(2, tmp_path, checks="none")
     report = Port.open(tmp_path).check()
@@ -138,6 +143,7 @@ def test_project_without_checks_is_proven_by_its_twin_with_checks(tmp_path: Path
         Port.open(tmp_path).check()
 
 
+@pytest.mark.builds
 def test_every_operation_can_be_watched(tmp_path: Path) -> None:
     port = bert(2, tmp_path, checks="ops")
     report = port.check()

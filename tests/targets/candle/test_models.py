@@ -10,6 +10,8 @@ from benchmarks import zoo
 from torchport.porting.commands import port as make_port
 from torchport.runs.report import Report
 
+pytestmark = pytest.mark.builds
+
 
 def prove(name: str, out: Path) -> Report:
     model, args, *rest = zoo.ZOO[name]()

@@ -13,6 +13,8 @@ from benchmarks import zoo
 from torchport.porting.commands import Port
 from torchport.porting.commands import port as make_port
 
+pytestmark = pytest.mark.builds
+
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_text_model_passes_at_other_batches_and_lengths(name: str, tmp_path: Path) -> None:
