@@ -35,7 +35,12 @@ def of_the_version_before(folder: Path) -> None:
 
 
 @pytest.fixture(
-    scope="module", params=["torch", "candle", "before"], ids=["torch", "candle", "the version before"]
+    scope="module",
+    params=[
+        "torch",
+        pytest.param("candle", marks=pytest.mark.builds),
+        pytest.param("before", marks=pytest.mark.builds, id="the version before"),
+    ],
 )
 def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"

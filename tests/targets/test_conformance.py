@@ -23,6 +23,7 @@ from ..capture import models
 from .conformance import SABOTAGE, model_and_inputs, spoil_weight
 
 TARGETS = sorted(SABOTAGE)
+BUILDS = {"candle": pytest.mark.builds}
 Make = Callable[[], Port]
 
 
@@ -30,7 +31,7 @@ def test_every_target_is_tried_here() -> None:
     assert target_names() == TARGETS
 
 
-@pytest.fixture(params=TARGETS)
+@pytest.fixture(params=[pytest.param(name, marks=BUILDS.get(name, ())) for name in TARGETS])
 def target(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -12,6 +12,7 @@ import torch
 
 from torchport.capture.recorder import record
 from torchport.errors import BuildError
+from torchport.targets.base import Artifact
 from torchport.targets.candle.build import build, find_cargo
 from torchport.targets.candle.crate_count import CrateCount, count_crates, crates_in_tree
 from torchport.targets.candle.options import CandleOptions
@@ -86,6 +87,14 @@ def test_a_build_that_fails_says_what_the_compiler_said(linear: Path) -> None:
     assert "mismatched types" in text and "lib.rs:2" in text and '{"reason"' not in text
 
 
+def converted(model: torch.nn.Module, x: torch.Tensor, name: str, folder: Path) -> tuple[Artifact, Path]:
+    """The port of a model, and the golden trace to run it along."""
+    capture = record(model, x, name=name)
+    files = capture.save(folder / "capture")
+    made = TARGET.convert(capture.graph, capture.weights, folder / "rust", CandleOptions())
+    return made, files["trace"]
+
+
 class Determinant(torch.nn.Module):
     """A layer, and then an operation that nothing maps."""
 
@@ -98,16 +107,14 @@ class Determinant(torch.nn.Module):
 
 
 def test_a_port_that_reaches_a_todo_says_which_operation(tmp_path: Path) -> None:
-    capture = record(Determinant().eval(), torch.randn(4, 4), name="determinant")
-    files = capture.save(tmp_path / "capture")
-    made = TARGET.convert(capture.graph, capture.weights, tmp_path / "rust", CandleOptions())
+    made, trace = converted(Determinant().eval(), torch.randn(4, 4), "determinant", tmp_path)
     (todo,) = made.todos
     program = build(made.folder, "determinant", lambda _: None)
     stopped_before = tmp_path / "run" / "lockstep.safetensors.stopped.json"
     stopped_before.parent.mkdir()
     stopped_before.write_text("of an earlier run")
     recorded = tmp_path / "run" / "lockstep.safetensors"
-    complaint = run(program, made.folder, files["trace"], "lockstep", recorded, "determinant")
+    complaint = run(program, made.folder, trace, "lockstep", recorded, "determinant")
     assert complaint is not None and complaint.todo is not None and complaint.todo.op == todo.op
     assert f"TODO(torchport): {todo.op} in Determinant" in complaint.message
     stop = read_stop(recorded)
@@ -121,24 +128,20 @@ def test_a_port_that_reaches_a_todo_says_which_operation(tmp_path: Path) -> None
 
 
 def test_a_port_that_comes_to_its_end_leaves_no_word_of_a_stop(tmp_path: Path) -> None:
-    capture = record(torch.nn.Linear(4, 3), torch.randn(2, 4), name="linear")
-    files = capture.save(tmp_path / "capture")
-    made = TARGET.convert(capture.graph, capture.weights, tmp_path / "rust", CandleOptions())
+    made, trace = converted(torch.nn.Linear(4, 3), torch.randn(2, 4), "linear", tmp_path)
     program = build(made.folder, "linear", lambda _: None)
     recorded = tmp_path / "lockstep.safetensors"
     stop_file(recorded).write_text("of an earlier run")
-    assert run(program, made.folder, files["trace"], "lockstep", recorded, "linear") is None
+    assert run(program, made.folder, trace, "lockstep", recorded, "linear") is None
     assert recorded.is_file() and read_stop(recorded) is None
 
 
 def test_a_program_removes_what_an_earlier_run_said_even_if_it_fails_at_its_weights(tmp_path: Path) -> None:
-    capture = record(torch.nn.Linear(4, 3), torch.randn(2, 4), name="linear")
-    files = capture.save(tmp_path / "capture")
-    made = TARGET.convert(capture.graph, capture.weights, tmp_path / "rust", CandleOptions())
+    made, trace = converted(torch.nn.Linear(4, 3), torch.randn(2, 4), "linear", tmp_path)
     program = build(made.folder, "linear", lambda _: None)
     recorded = tmp_path / "lockstep.safetensors"
     stop_file(recorded).write_text("of an earlier run")
     command = [program, "--weights", tmp_path / "none", "--config", made.folder / "config.json"]
-    command += ["--check", files["trace"], "--record", recorded]
+    command += ["--check", trace, "--record", recorded]
     assert os.spawnv(os.P_WAIT, program, [str(word) for word in command]) != 0
     assert not stop_file(recorded).exists() and not recorded.exists()
