@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from torchport.capture import arguments
 from torchport.capture import graph as g
-from torchport.capture import manifest
 from torchport.capture.manifest import read_manifest, write_manifest
 from torchport.capture.recorder import record
+from torchport.capture.schema import VERSION
 from torchport.errors import ManifestError
 
 from . import models
@@ -99,7 +100,7 @@ exprs = st.recursive(
     lambda inner: st.tuples(st.sampled_from(sorted(g.SYM_OPERATIONS)), inner, inner),
     max_leaves=6,
 )
-arguments = st.recursive(
+any_argument = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
@@ -116,16 +117,16 @@ arguments = st.recursive(
 )
 
 
-@given(arguments)
+@given(any_argument)
 def test_any_argument_comes_back_from_json(argument: g.Arg) -> None:
-    text = json.dumps(manifest._encode(argument), allow_nan=False)
-    again = manifest._decode(json.loads(text))
+    text = json.dumps(arguments.encode(argument), allow_nan=False)
+    again = arguments.decode(json.loads(text))
     assert again == argument and type(again) is type(argument)
 
 
 def test_an_argument_without_a_form_is_never_made_text() -> None:
     with pytest.raises(TypeError, match="complex"):
-        manifest._encode([1j])
+        arguments.encode([1j])
 
 
 @settings(max_examples=60, deadline=None)
@@ -167,7 +168,7 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "code"),
-    [(manifest.SCHEMA + 1, "TP0304"), (0, "TP0305"), ("1", "TP0305"), (True, "TP0305"), (None, "TP0305")],
+    [(VERSION + 1, "TP0304"), (0, "TP0305"), ("1", "TP0305"), (True, "TP0305"), (None, "TP0305")],
 )
 def test_a_version_that_is_not_ours(tmp_path: Path, written: dict, version: Any, code: str) -> None:
     refused(tmp_path / "m.json", {**written, "schema": version}, code)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from torchport.capture import export, state, symbols
+from torchport.capture.arguments import must_be_typed
 from torchport.capture.exported import Exported
-from torchport.capture.manifest import must_be_typed
 from torchport.capture.source import user_line
 from torchport.errors import CaptureError, TorchportError
 

@@ -14,8 +14,8 @@ import torch
 
 from torchport.capture import graph as g
 from torchport.capture import operations, symbols
+from torchport.capture.arguments import must_be_typed
 from torchport.capture.exported import Exported
-from torchport.capture.manifest import must_be_typed
 from torchport.capture.reader import GraphReader, is_number, line_of, output_names
 from torchport.capture.simplify import simplify
 from torchport.capture.source import user_line
