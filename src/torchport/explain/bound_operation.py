@@ -24,7 +24,7 @@ class BoundOperation:
     names: dict[str, str]
     """What the user's code, or else the trace, calls a value of the graph."""
 
-    def __call__(self, **changes: Any) -> Any:
+    def __call__(self, /, **changes: Any) -> Any:
         return self.overload(**{**self.arguments, **changes})
 
     def __getitem__(self, argument: str) -> Any:

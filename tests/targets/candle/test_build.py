@@ -21,6 +21,8 @@ from torchport.targets.candle.running import read_stop, run, stop_file
 from torchport.targets.candle.target import TARGET
 from torchport.targets.candle.writer import generate
 
+pytestmark = pytest.mark.builds
+
 CARGO_OUTPUT = Path(__file__).parent / "cargo_output"
 """What cargo 1.95 wrote about a crate with a path dependency, build scripts and a macro crate."""
 

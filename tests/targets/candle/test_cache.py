@@ -259,6 +259,7 @@ def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path, monkeypatch:
         cache.clear()
 
 
+@pytest.mark.builds
 class TestRealCargo:
     """Two projects with the same crate name, and two copies of a runtime crate, built by cargo in one cache."""
 

@@ -16,6 +16,8 @@ from torchport.targets.candle.build import build, find_cargo
 from torchport.targets.candle.project import CARGO_TOML, RUNTIME, write_project
 from torchport.targets.candle.writer import generate
 
+pytestmark = pytest.mark.builds
+
 COMPILER = """\
 #!/bin/sh
 # Notes how the runtime crate is compiled, and stops there, so that nothing is.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import torch
-import zoo
 from torch import Tensor, nn
 
+from benchmarks import zoo
 from torchport.capture.recorder import record
 from torchport.targets.candle.layers import is_layer
 from torchport.targets.candle.target import TARGET
