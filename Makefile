@@ -46,6 +46,7 @@ lint: setup cargo
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
 	@cargo fmt --all --check
 	@cargo clippy --quiet --all-targets -- -D warnings
 

@@ -167,6 +167,10 @@ ROWS = {
         Attention, qkv, lambda m: lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask, scale=1.0),
         "scale", "scale is 1 where",
     ),
+    "operands of a difference": Row(
+        lambda: Pair(torch.sub), lambda: (torch.randn(4, 8), torch.randn(4, 8)), lambda m: lambda x, y: y - x,
+        "swapped_operands", "are swapped",
+    ),
     "q and k": Row(
         Attention, qkv, lambda m: lambda q, k, v, mask: F.scaled_dot_product_attention(k, q, v, mask),
         "swapped_operands", "query (q) and key (k) are swapped",

@@ -11,7 +11,7 @@ from torchport.capture.recorder import Capture, GoldenRecorder, record
 from torchport.capture.spec import load_spec, run_script
 from torchport.errors import CaptureError, UsageError
 from torchport.events import Message, Watcher
-from torchport.explain.minify import Minified
+from torchport.explain.repro import Minified
 from torchport.parity.rulebook import rules_for
 from torchport.porting.hints import read_hints, wished_axes
 from torchport.porting.port import Port, explained_todos, must_be_writable, port, safe_name

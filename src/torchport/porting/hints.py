@@ -17,7 +17,7 @@ def read_hints(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SpecError("TP0107", f"the hints cannot be read: {error}", where=str(path), fix=_FIX) from error
     wrong = _what_is_wrong(data)

@@ -23,7 +23,8 @@ from torchport.capture.recorder import record
 from torchport.capture.symbols import parse_dynamic
 from torchport.errors import DiskError, ManifestError
 from torchport.events import Message, Steps, Watcher, ignore
-from torchport.explain.minify import Minified, minify
+from torchport.explain.minify import minify
+from torchport.explain.repro import Minified
 from torchport.explain.scene import Evidence
 from torchport.parity.rulebook import RuleBook, rules_for
 from torchport.porting import proof, recording
@@ -35,7 +36,7 @@ from torchport.runs.verdict import written
 from torchport.targets.base import Todo
 from torchport.targets.registry import DEFAULT, find_target, options_for
 
-Inputs = tuple | list | torch.Tensor
+Inputs = tuple[Any, ...] | list[Any] | torch.Tensor
 
 
 @dataclass

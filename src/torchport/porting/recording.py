@@ -37,7 +37,11 @@ def must_have_values(files: RunFolder, artifact: Path) -> None:
 
 
 def record_again(
-    model: torch.nn.Module | None, files: RunFolder, target: Target, args: tuple, kwargs: Mapping[str, Any]
+    model: torch.nn.Module | None,
+    files: RunFolder,
+    target: Target,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
 ) -> RunFolder:
     """Golden values for other inputs, beside those of the capture; the port stays as it is, and must fit them."""
     if model is None:
@@ -59,7 +63,12 @@ def record_again(
 
 
 def _watched_again(
-    model: torch.nn.Module, name: str, target: Target, graph: Graph, args: tuple, kwargs: Mapping[str, Any]
+    model: torch.nn.Module,
+    name: str,
+    target: Target,
+    graph: Graph,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
 ) -> Capture:
     """A recording of a model that export cannot follow: it must make the same calls."""
     again = record(model, args, kwargs, name=name, decompose=lambda op: not target.supports(op))

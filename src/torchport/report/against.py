@@ -18,7 +18,8 @@ from torchport.errors import ReportError
 from torchport.parity import dtypes
 from torchport.parity.result import Layer, Measured
 from torchport.report import phrases
-from torchport.runs.report import Report, Status, Todo
+from torchport.runs.report import Report, Status
+from torchport.targets.base import Todo
 
 FACTOR = 2.0
 """Errors that differ by less are taken to be the same."""

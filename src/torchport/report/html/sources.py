@@ -147,4 +147,5 @@ def highlight(text: str, language: str) -> list[str]:
 
     # stripnl off: a line keeps its number.
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    return run(text, lexer, HtmlFormatter(nowrap=True)).split("\n")
+    html: str = run(text, lexer, HtmlFormatter(nowrap=True))
+    return html.split("\n")
