@@ -220,3 +220,42 @@ def test_whatever_export_cannot_hold_is_recorded_with_the_reason(kind: type[nn.M
         torch.testing.assert_close(value(capture, "Outer"), model(X))
         torch.testing.assert_close(value(capture, "before"), model.before(X))
     assert "aten.linear.default" in {node.op for node in capture.graph.modules["before"].nodes}
+
+
+class Counts(nn.Module):
+    """Writes to buffers: one in place, one by putting another in its place, one not at all."""
+
+    def __init__(self, decides: bool) -> None:
+        super().__init__()
+        self.decides = decides
+        self.register_buffer("count", torch.zeros(1))
+        self.register_buffer("last", torch.zeros(2, 4))
+        self.register_buffer("scale", torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        self.last = x * 1
+        return -x if self.decides and x.sum() > 100 else x * self.scale
+
+
+def test_buffers_that_are_written_to_are_noted_in_what_is_known_and_in_what_is_not(tmp_path: Path) -> None:
+    model = nn.Sequential(Counts(decides=False), Counts(decides=True))
+    capture = record(model, X)
+    assert unknown(capture).keys() == {"0", "1"}, "modules of a class run the same lines"
+    assert capture.writes == ("0.count", "0.last", "1.count", "1.last")
+    assert read_manifest(capture.save(tmp_path)["manifest"])[1]["writes"] == list(capture.writes)
+    assert float(model[0].count) == float(model[1].count) == 0
+
+
+def test_buffers_that_are_written_to_outside_the_modules_at_fault_are_noted() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.counts, self.gate = Counts(decides=False), models.Gate()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.gate(self.counts(x))
+
+    capture = record(Outer(), X)
+    assert unknown(capture).keys() == {"gate"}
+    assert capture.writes == ("counts.count", "counts.last")

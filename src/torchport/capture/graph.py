@@ -117,6 +117,8 @@ def dtype_name(dtype: object) -> str:
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 CALL = "call"
 """The operation of a node that calls a submodule; its `target` is the module's key."""
+UNKNOWN = "torchport.unknown.default"
+"""The operation of a node that stands for what a module computes and no graph says."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""The fallback where torch.export fails: hooks see the module calls, and what lies between them is unknown.
+"""The fallback if torch.export fails: hooks see the module calls, and what lies between them is unknown.
 
-In: a model that export cannot follow, and why. Out: a graph in which each module that export trips over is
-the calls that its forward was seen to make, joined by `unknown` operations, and the values that those gave.
-Every other module is captured as usual.
+In: a model that export cannot follow, and why. Out: a graph in which each module that export fails on is the calls
+that its forward was seen to make, joined by `unknown` operations; and the values that those returned. Every other
+module is captured as usual.
 """
 
 from __future__ import annotations
@@ -13,24 +13,23 @@ from typing import Any
 
 import torch
 
-from torchport.capture import culprit, export, state
+from torchport.capture import export, export_fault, state
 from torchport.capture import graph as g
 from torchport.capture.attempt import attempt
+from torchport.capture.call_log import log_calls, walk
 from torchport.capture.exported import Exported
 from torchport.capture.replay import Replay
-from torchport.capture.watching import walk, watch
 from torchport.capture.weights import MemoryWeights, described
 from torchport.errors import CaptureError
 
-UNKNOWN = "torchport.unknown.default"
-"""Stands for the operations of a module whose graph could not be had."""
+UNKNOWN = g.UNKNOWN
 _MOST_ATTEMPTS = 12
-"""Exports that are tried to find the modules at fault one by one, before all are taken to be."""
+"""Exports that are tried to find the modules at fault one by one, before all modules are blamed."""
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A graph with unknown operations, and what each of those gave, by its label."""
+class HookedCapture:
+    """A graph with unknown operations, and the values that each of those returned, by its label."""
 
     exported: Exported
     observed: dict[str, list[torch.Tensor]]
@@ -38,32 +37,36 @@ class Seen:
 
 def capture(
     model: torch.nn.Module,
-    args: tuple,
+    args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     *,
     name: str,
     error: CaptureError,
     decompose: export.Decompose | None = None,
-) -> Seen:
+) -> HookedCapture:
     """Captures what can be: `error` is why the whole could not. Sizes are those of the example inputs."""
-    calls = watch(model, args, kwargs)
-    order = [call.module for call in walk(calls)]
+    log = log_calls(model, args, kwargs)
+    order = [call.module for call in walk(log.calls)]
     blamed: dict[torch.nn.Module, CaptureError] = {}
     latest = error
     for tried in range(_MOST_ATTEMPTS + 2):
-        more = [m for m in culprit.find(model, latest, order) if m not in blamed]
-        if tried >= _MOST_ATTEMPTS or not more:
-            more = culprit.next_level(model, order, blamed, everything=tried >= _MOST_ATTEMPTS)
+        more = [m for m in export_fault.modules_at_fault(model, latest, order) if m not in blamed]
+        if tried >= _MOST_ATTEMPTS:
+            more = export_fault.not_blamed(order, blamed)
+        elif not more:
+            more = export_fault.outermost(model, order, blamed)
         if not more:
             break
         blamed |= dict.fromkeys(more, latest)
-        replay = Replay(calls, blamed)
+        replay = Replay(log.calls, blamed)
         try:
             with state.state_kept(model, runs=False), replay.instead():
                 exported = attempt(model, args, kwargs, name=name, wish={}, decompose=decompose)
-            return Seen(_tidied(exported, model, blamed), replay.observed)
         except CaptureError as again:
-            latest = culprit.plainly(again)
+            latest = export_fault.in_plain_words(again)
+            continue
+        writes = tuple(sorted({*exported.writes, *log.written_buffers}))
+        return HookedCapture(_tidied(replace(exported, writes=writes), model, blamed), replay.observed)
     raise error
 
 
@@ -103,7 +106,7 @@ def _explained(node: g.Node, module: g.Module, original: torch.nn.Module, error:
         node,
         args=(values,),
         kwargs={"label": label, "reason": error.message},
-        source=culprit.place(error, original),
+        source=export_fault.line_at_fault(error, original),
         hint=None,
     )
 

@@ -13,7 +13,6 @@ import torch
 
 from torchport.capture import graph as g
 from torchport.capture import operations
-from torchport.capture.hooks import UNKNOWN
 from torchport.capture.plan import Plan
 from torchport.capture.torch_internals import OpOverload
 
@@ -74,7 +73,7 @@ class Interpreter:
         return self._widen(self.watch(key, value))
 
     def _operation(self, node: g.Node, values: dict[str, Any], module: g.Module) -> Any:
-        if node.op == UNKNOWN:
+        if node.op == g.UNKNOWN:
             return [self._widen(value) for value in self.observed[node.kwargs["label"]]]
 
         def evaluate(arg: g.Arg) -> Any:

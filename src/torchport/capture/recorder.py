@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from torchport.capture import culprit, export, hooks, symbols
+from torchport.capture import export, export_fault, hooks, symbols
 from torchport.capture.attempt import attempt
 from torchport.capture.eager import (
     must_be_recordable,
@@ -177,9 +177,9 @@ def record(
             exported = _export(model, given, named, name, wish, decompose)
         except CaptureError as raised:
             must_be_recordable(model, given, named)
-            error = culprit.plainly(raised)
-            seen = hooks.capture(model, given, named, name=name, error=error, decompose=decompose)
-            exported, observed = seen.exported, seen.observed
+            error = export_fault.in_plain_words(raised)
+            hooked = hooks.capture(model, given, named, name=name, error=error, decompose=decompose)
+            exported, observed = hooked.exported, hooked.observed
         plan, weights = make_plan(exported.graph), as_weights(exported.weights)
         if on_meta(model, (given, named)):
             return Capture(exported.graph, plan, weights, export_error=error, writes=exported.writes)

@@ -1,4 +1,8 @@
-"""Replaying what a model was seen to do, in place of forwards that torch.export cannot follow."""
+"""Forwards that torch.export cannot follow, replaced by a replay of the calls that they were seen to make.
+
+In: a log of calls, and the modules at fault. Out: forwards that make the same calls again, joined by the operation
+`torchport::unknown`, which export can follow; and the values that each unknown operation stands for.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +14,45 @@ from typing import Any
 
 import torch
 
+from torchport.capture.call_log import ObservedCall, ObservedValue, TensorVersion, walk
 from torchport.capture.torch_internals import pytree
-from torchport.capture.watching import Call, Leaf, Mark, walk
 
-_library = torch.library.Library("torchport", "FRAGMENT")
-_library.define(
+
+def _empty_results(
+    inputs: list[torch.Tensor],
+    label: str,
+    sizes: list[int],
+    ranks: list[int],
+    dtypes: list[torch.dtype],
+    device: torch.device,
+) -> list[torch.Tensor]:
+    """Tensors without values, of the shapes that an unknown operation returned."""
+    results, start = [], 0
+    for rank, dtype in zip(ranks, dtypes, strict=True):
+        results.append(torch.empty(sizes[start : start + rank], dtype=dtype, device=device))
+        start += rank
+    return results
+
+
+_library = torch.library.Library("torchport", "FRAGMENT")  # type: ignore[no-untyped-call]
+_library.define(  # type: ignore[no-untyped-call]
     "unknown(Tensor[] inputs, str label, int[] sizes, int[] ranks, ScalarType[] dtypes, Device device)"
     " -> Tensor[]"
 )
-
-
-@torch.library.register_fake("torchport::unknown", lib=_library)
-def _unknown(
-    inputs: list, label: str, sizes: list, ranks: list, dtypes: list, device: torch.device
-) -> list[torch.Tensor]:
-    found, start = [], 0
-    for rank, dtype in zip(ranks, dtypes, strict=True):
-        found.append(torch.empty(sizes[start : start + rank], dtype=dtype, device=device))
-        start += rank
-    return found
+torch.library.register_fake("torchport::unknown", _empty_results, lib=_library)
 
 
 class Replay:
-    """Forwards that repeat the calls which a module was seen to make; what joins these is `unknown`."""
+    """The forwards of the modules at fault, and what their unknown operations returned."""
 
-    def __init__(self, calls: Sequence[Call], blamed: Collection[torch.nn.Module]):
-        self.calls: dict[torch.nn.Module, list[Call]] = {}
+    def __init__(self, calls: Sequence[ObservedCall], blamed: Collection[torch.nn.Module]):
+        self.calls: dict[torch.nn.Module, list[ObservedCall]] = {}
         for call in walk(calls):
             if call.module in blamed:
                 self.calls.setdefault(call.module, []).append(call)
         self.turns: Counter[torch.nn.Module] = Counter()
         self.observed: dict[str, list[torch.Tensor]] = {}
+        """The values that each unknown operation returned, by its label."""
 
     @contextmanager
     def instead(self) -> Iterator[None]:
@@ -49,47 +61,53 @@ class Replay:
             vars(module)["forward"] = self._forward(module)
         yield  # The caller puts the modules' attributes back.
 
-    def _forward(self, module: torch.nn.Module) -> Callable:
+    def _forward(self, module: torch.nn.Module) -> Callable[..., Any]:
         @functools.wraps(module.forward)
         def forward(*args: Any, **kwargs: Any) -> Any:
-            seen = self.calls[module]
-            call = seen[self.turns[module] % len(seen)]
+            calls = self.calls[module]
+            call = calls[self.turns[module] % len(calls)]
             self.turns[module] += 1
             return self._repeat(call, args, kwargs)
 
         return forward
 
-    def _repeat(self, call: Call, args: tuple, kwargs: dict) -> Any:
-        live: dict[Mark, Any] = {}
+    def _repeat(self, call: ObservedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Makes the calls that a module made, on this run's values; unknown operations give whatever else they took."""
+        live: dict[TensorVersion, Any] = {}
         _note(live, call.given, pytree.tree_leaves((args, kwargs)))
         inputs = [value for value in live.values() if isinstance(value, torch.Tensor)]
         fresh: list[torch.Tensor] = []
-        """What calls have given since the last unknown operation."""
+        """What calls have returned since the last unknown operation."""
         count = 0
 
-        def fill(leaves: Sequence[Leaf], wanted: Sequence[Leaf]) -> list[Any]:
+        def fill(leaves: Sequence[ObservedValue], wanted: Sequence[ObservedValue]) -> list[Any]:
+            """The values for some leaves; an unknown operation gives those that are `wanted` from it."""
             nonlocal count
             if wanted:
                 found = self._observe(f"{call.name}/{count}", [*inputs, *fresh], wanted)
                 _note(live, wanted, found)
                 fresh.clear()
                 count += 1
-            return [leaf.value if leaf.mark is None else live[leaf.mark] for leaf in leaves]
+            return [leaf.value if leaf.version is None else live[leaf.version] for leaf in leaves]
 
         for child in call.calls:
-            missing = {leaf.mark: leaf for leaf in child.given if leaf.mark and leaf.mark not in live}
+            missing = {
+                leaf.version: leaf for leaf in child.given if leaf.version and leaf.version not in live
+            }
             values = fill(child.given, list(missing.values()))
             child_args, child_kwargs = pytree.tree_unflatten(values, child.given_structure)
             result = pytree.tree_leaves(child.module(*child_args, **child_kwargs))
             _note(live, child.result, result)
             fresh += [value for value in result if isinstance(value, torch.Tensor)]
-        everything = {leaf.mark: leaf for leaf in call.result if leaf.mark is not None}
+        everything = {leaf.version: leaf for leaf in call.result if leaf.version is not None}
         return pytree.tree_unflatten(fill(call.result, list(everything.values())), call.result_structure)
 
-    def _observe(self, label: str, inputs: list[torch.Tensor], wanted: Sequence[Leaf]) -> list[torch.Tensor]:
-        tensors = [leaf.value for leaf in wanted]
+    def _observe(
+        self, label: str, inputs: list[torch.Tensor], wanted: Sequence[ObservedValue]
+    ) -> list[torch.Tensor]:
+        tensors: list[torch.Tensor] = [leaf.value for leaf in wanted]
         self.observed[label] = tensors
-        return torch.ops.torchport.unknown.default(
+        results: list[torch.Tensor] = torch.ops.torchport.unknown.default(
             inputs,
             label,
             [size for tensor in tensors for size in tensor.shape],
@@ -97,9 +115,10 @@ class Replay:
             [tensor.dtype for tensor in tensors],
             tensors[0].device,
         )
+        return results
 
 
-def _note(live: dict[Mark, Any], leaves: Sequence[Leaf], values: Sequence[Any]) -> None:
+def _note(live: dict[TensorVersion, Any], leaves: Sequence[ObservedValue], values: Sequence[Any]) -> None:
     for leaf, value in zip(leaves, values, strict=True):
-        if leaf.mark is not None:
-            live[leaf.mark] = value
+        if leaf.version is not None:
+            live[leaf.version] = value

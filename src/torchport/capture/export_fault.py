@@ -1,6 +1,7 @@
-"""Which modules torch.export tripped over, and which line of the user's code that is.
+"""Which modules torch.export failed on, and which line of the user's code that is.
 
-In: the error, and the modules in the order in which they run. Out: the modules, and a place to look at.
+In: the error, and the modules in the order in which they run. Out: the modules at fault, a place to look at, and the
+error in plain words.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ from types import FrameType
 
 import torch
 
+from torchport.capture.graph import path_of
 from torchport.errors import CaptureError
 
 
-def find(
+def modules_at_fault(
     model: torch.nn.Module, error: CaptureError, order: Sequence[torch.nn.Module]
 ) -> list[torch.nn.Module]:
-    """The module at fault and all others of its class, which run the same lines; none if nothing tells."""
+    """The module that an error comes from and all others of its class, which run the same lines.
+
+    Empty if the error does not say which module it comes from.
+    """
     ran = set(order)
-    found = [module for module in _running(error) if module in ran]
-    guilty = found[-1] if found else _named(model, error)
+    running = [module for module in _running(error) if module in ran]
+    guilty = running[-1] if running else _named(model, error)
     if guilty is None or guilty not in ran:
         return []
     if type(guilty).__module__.startswith("torch."):
@@ -29,20 +34,20 @@ def find(
     return [module for module in dict.fromkeys(order) if type(module) is type(guilty)]
 
 
-def next_level(
-    model: torch.nn.Module,
-    order: Sequence[torch.nn.Module],
-    blamed: Collection[torch.nn.Module],
-    *,
-    everything: bool,
+def outermost(
+    model: torch.nn.Module, order: Sequence[torch.nn.Module], blamed: Collection[torch.nn.Module]
 ) -> list[torch.nn.Module]:
-    """Where nothing tells which module it is: the outermost that are left, or all."""
+    """The modules nearest to the root that are not blamed yet, for errors that do not say where they come from."""
     depths = {module: path.count(".") + bool(path) for path, module in model.named_modules()}
-    left = [module for module in dict.fromkeys(order) if module not in blamed]
-    if everything or not left:
-        return left
-    least = min(depths[module] for module in left)
+    left = not_blamed(order, blamed)
+    least = min((depths[module] for module in left), default=0)
     return [module for module in left if depths[module] == least]
+
+
+def not_blamed(
+    order: Sequence[torch.nn.Module], blamed: Collection[torch.nn.Module]
+) -> list[torch.nn.Module]:
+    return [module for module in dict.fromkeys(order) if module not in blamed]
 
 
 def _running(error: BaseException) -> Iterator[torch.nn.Module]:
@@ -68,7 +73,7 @@ def _named(model: torch.nn.Module, error: CaptureError) -> torch.nn.Module | Non
     if error.where is None:
         return None
     for path, module in model.named_modules():
-        if path and path == error.where.partition("@")[0]:
+        if path and path == path_of(error.where):
             return module
     file, _, line = error.where.rpartition(":")
     for module in model.modules():
@@ -81,7 +86,7 @@ def _named(model: torch.nn.Module, error: CaptureError) -> torch.nn.Module | Non
     return None
 
 
-def place(error: CaptureError, module: torch.nn.Module) -> str | None:
+def line_at_fault(error: CaptureError, module: torch.nn.Module) -> str | None:
     """The line that export could not follow, or else where the module's forward begins."""
     if error.where is not None and error.where.rpartition(":")[2].isdecimal():
         return error.where
@@ -89,8 +94,8 @@ def place(error: CaptureError, module: torch.nn.Module) -> str | None:
     return f"{code.co_filename}:{code.co_firstlineno}" if code else None
 
 
-def plainly(error: CaptureError) -> CaptureError:
-    """The same error in words for people who do not know torch.export's own."""
+def in_plain_words(error: CaptureError) -> CaptureError:
+    """The same error for people who do not know the words of torch.export."""
     kind = type(error.__cause__).__name__
     if kind != "GuardOnDataDependentSymNode":
         return error
