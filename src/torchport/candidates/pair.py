@@ -22,7 +22,7 @@ NOT_COMPARED = "not compared: "
 
 
 @dataclass(frozen=True)
-class Side:
+class WatchedModel:
     """One of the two: the model, its inputs, and the reference's path of each module that is watched."""
 
     label: str
@@ -35,18 +35,25 @@ class Side:
     def is_function(self) -> bool:
         return isinstance(self.model, _Function)
 
-    def run(self, probe: probing.Probe, then: Callable[[Any], Any] = lambda result: result) -> Any:
+    def run(
+        self,
+        probe: probing.Probe,
+        then: Callable[[Any], Any] = lambda result: result,
+        witness: probing.Witness | None = None,
+    ) -> Any:
         """What `then` makes of the outputs, before the model's state is put back.
 
         The inputs are copies, so that a forward that writes to them does no harm.
         """
         args, kwargs = leaves.each_tensor(self.inputs, lambda tensor: tensor.clone())
-        with self.told(), state_kept(self.model):
-            result = probing.run(self.model, args, kwargs, names=self.names, root=self.root, probe=probe)
+        with self.errors_with_a_code(), state_kept(self.model):
+            result = probing.run(
+                self.model, args, kwargs, names=self.names, root=self.root, probe=probe, witness=witness
+            )
             return then(result)
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def errors_with_a_code(self) -> Iterator[None]:
         """What the model raises is an error with a code, which says whose it is."""
         try:
             yield
@@ -67,7 +74,7 @@ class Side:
         first, answer = self.run(probe, lambda result: (result, then(result)))
         if all(torch.equal(old, new) for old, new in zip(before, self._random_state(), strict=True)):
             return answer
-        second = self.run(_Blind())
+        second = self.run(_Passive())
         pairs = zip(leaves.tensors(first), leaves.tensors(second), strict=True)
         if all(_is_same(one, other) for (_, one), (_, other) in pairs):
             return answer
@@ -87,7 +94,7 @@ def _is_same(one: Tensor, other: Tensor) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
-class _Blind:
+class _Passive:
     def enter(
         self, call: probing.WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
     ) -> list[Tensor]:
@@ -101,8 +108,8 @@ class _Blind:
 
 @dataclass(frozen=True)
 class Pair:
-    reference: Side
-    candidate: Side
+    reference: WatchedModel
+    candidate: WatchedModel
     partner: dict[str, str | None]
     """For each path of the reference, of a module or a parameter, that of the candidate."""
     absent: dict[str, str]
@@ -116,16 +123,24 @@ class Pair:
             return definition(model.function)
         return definition(type(model._modules.get("_orig_mod", model)))
 
-    def why_not(self, golden: Counter[str], seen: Counter[str]) -> dict[str, str]:
+    def why_not(self, golden: Counter[str], candidate: Counter[str]) -> dict[str, str]:
         """The paths that are not compared, now that it is known how often each module is called."""
         found = dict(self.absent)
         for path, count in golden.items():
-            if path in found or seen[path] == count:
+            if path in found or candidate[path] == count:
                 continue
-            times = f"{seen[path]} times where the reference calls it {count} times"
-            told = "the candidate never calls it" if not seen[path] else f"the candidate calls it {times}"
-            found[path] = NOT_COMPARED + told
+            times = f"{candidate[path]} times where the reference calls it {count} times"
+            why = "the candidate never calls it" if not candidate[path] else f"the candidate calls it {times}"
+            found[path] = NOT_COMPARED + why
         return found
+
+    def partner_of(self, name: str) -> str | None:
+        """What the candidate calls a parameter or a buffer of the reference; None if it is left out."""
+        if name in self.partner:
+            return self.partner[name]
+        path, _, leaf = name.rpartition(".")
+        owner = self.partner.get(path)
+        return None if owner is None else f"{owner}.{leaf}".removeprefix(".")
 
     @property
     def coarser(self) -> torch.dtype | None:
@@ -159,8 +174,8 @@ def pair_up(
     partner = renamed(own, wish, known)
     found, absent = _matched(model, names.values(), partner, layers)
     sides = (
-        Side("reference", reference, _moved(given, None, reference), names, root),
-        Side("candidate", model, _moved(given, reference, model), found, root),
+        WatchedModel("reference", reference, _moved(given, None, reference), names, root),
+        WatchedModel("candidate", model, _moved(given, reference, model), found, root),
     )
     return Pair(*sides, partner, absent)
 

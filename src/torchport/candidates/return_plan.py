@@ -26,7 +26,7 @@ _NOTHING = torch.empty(0)
 
 
 @dataclass(frozen=True)
-class Found:
+class GradientsFound:
     """All gradients, by key; a parameter's key is its name."""
 
     flow: Flow
@@ -50,13 +50,13 @@ class Found:
         return any(side.get(key) is not None for side in (self.golden, self.own, self.chained))
 
 
-def evidence_of(found: Found) -> Comparison:
+def evidence_of(found: GradientsFound) -> Comparison:
     return _Return(found).evidence()
 
 
 @dataclass
 class _Return:
-    found: Found
+    found: GradientsFound
     labels: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     uncompared: list[Layer] = field(default_factory=list)

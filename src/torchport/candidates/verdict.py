@@ -1,4 +1,4 @@
-"""From the values of a comparison to its report: the traces are written, compared, and told in plain words."""
+"""From the values of a comparison to its report: the traces are written, compared, and completed in plain words."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def _judge(evidence: Comparison, files: RunFolder, rules: RuleBook, steps: Steps
     divergence = parity.first_divergence
     if evidence.stopped is not None and (divergence is None or divergence.metrics is None):
         raise evidence.stopped
-    told = _told(parity, evidence)
-    report = Report.of_parity(told, target=TARGET, model=files.name, seconds=steps.seconds)
+    completed = _completed(parity, evidence)
+    report = Report.of_parity(completed, target=TARGET, model=files.name, seconds=steps.seconds)
     if not keep:
         return report
     files.write()
@@ -94,14 +94,14 @@ def _write_traces(evidence: Comparison, files: RunFolder) -> None:
     write_tensors(files.record("chained"), evidence.chained, metadata)
 
 
-def _told(parity: Parity, evidence: Comparison) -> Parity:
+def _completed(parity: Parity, evidence: Comparison) -> Parity:
     """The same with every layer of the reference in it, and with words for what has no value."""
-    told = {layer.name: _layer(layer, evidence) for layer in parity.layers}
-    told |= {layer.name: layer for layer in evidence.uncompared}
+    completed = {layer.name: _layer(layer, evidence) for layer in parity.layers}
+    completed |= {layer.name: layer for layer in evidence.uncompared}
     divergence = parity.first_divergence
     return parity.model_copy(
         update={
-            "layers": tuple(told[name] for name in evidence.order),
+            "layers": tuple(completed[name] for name in evidence.order),
             "first_divergence": None if divergence is None else _divergence(divergence, evidence),
         }
     )
