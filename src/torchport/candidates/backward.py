@@ -17,11 +17,14 @@ from torch import Tensor, nn
 
 from torchport.candidates import leaves, precision
 from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
-from torchport.candidates.forward import in_dtype_of, notes_on, source_of
+from torchport.candidates.explaining import ComparedGradients
+from torchport.candidates.forward import notes_on, source_of
 from torchport.candidates.names import Map
-from torchport.candidates.pair import Pair, WatchedModel, pair_up, parameters_of, undisturbed
+from torchport.candidates.pair import Pair, pair_up, parameters_of, undisturbed
 from torchport.candidates.return_plan import GradientsFound, evidence_of
+from torchport.candidates.scenes import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
+from torchport.candidates.watched_model import WatchedModel
 from torchport.errors import RunError, TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
@@ -43,17 +46,21 @@ def compare_gradients(
     layers: bool = True,
     map: Map | None = None,
     out: str | Path | None = None,
+    explain: bool = True,
 ) -> Report:
     """Compares the gradients of every parameter and of the inputs, by name.
 
     `loss` makes a scalar of what the model returns. Without it, the loss is the sum of all floating outputs, each
-    element times a normal random number, the same ones for both (a fixed seed).
+    element times a normal random number, the same ones for both (a fixed seed). If a gradient diverges, `explain` looks
+    for the operation and the cause.
     """
     rules = rules_for(rtol, atol)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
     with undisturbed(pair), torch.enable_grad():
         evidence = _run(pair, loss, steps, measured=rules is NOISE_FLOOR)
+    if not explain:
+        evidence.subject = None
     name = f"{pair.reference.root}_gradients"
     return judge(evidence, name, rules, None if out is None else Path(out), steps)
 
@@ -119,6 +126,13 @@ def _run(pair: Pair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comp
     evidence = evidence_of(found)
     evidence.notes = notes_on(filter(compared, golden.calls), golden, candidate)
     evidence.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
+    evidence.subject = ComparedGradients(
+        ComparedModels(pair, golden.plan(compared, with_inputs)),
+        {key: gradient for key, gradient in known.items() if gradient is not None},
+        evidence.golden,
+        evidence.lockstep,
+        found.calls_with,
+    )
     return evidence
 
 
@@ -187,7 +201,7 @@ def _scalar(value: Any) -> Tensor:
 def _truth(reference: WatchedModel, cut: Callable[[WatchedModel], Gradients]) -> Gradients:
     try:
         with precision.in_float64(reference.model):
-            return cut(in_dtype_of(reference, torch.float64))
+            return cut(reference.in_dtype(torch.float64))
     except TorchportError:
         return {}
 
@@ -197,7 +211,7 @@ def _in_the_candidates_dtype(
 ) -> Gradients:
     try:
         with precision.in_dtype(reference.model, dtype):
-            return cut(in_dtype_of(reference, dtype))
+            return cut(reference.in_dtype(dtype))
     except TorchportError as error:
         raise UsageError(
             "TP0801",

@@ -15,13 +15,16 @@ from torch import Tensor, nn
 
 from torchport.candidates import leaves, precision
 from torchport.candidates.cuts import Flow
+from torchport.candidates.explaining import ComparedValues
 from torchport.candidates.golden import GoldenPlan, Recording, make_plan
 from torchport.candidates.leaves import partners
 from torchport.candidates.lockstep import LockStep
 from torchport.candidates.names import Map
-from torchport.candidates.pair import Pair, WatchedModel, pair_up, undisturbed
+from torchport.candidates.pair import Pair, pair_up, undisturbed
 from torchport.candidates.probing import WatchedCall
+from torchport.candidates.scenes import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
+from torchport.candidates.watched_model import WatchedModel
 from torchport.errors import TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.result import Layer
@@ -41,13 +44,19 @@ def compare_forward(
     layers: bool = True,
     map: Map | None = None,
     out: str | Path | None = None,
+    explain: bool = True,
 ) -> Report:
-    """Runs both on the same inputs and compares every layer that both have."""
+    """Runs both on the same inputs and compares every layer that both have.
+
+    If one diverges, `explain` looks for the operation and the cause.
+    """
     rules = rules_for(rtol, atol)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
     with undisturbed(pair), torch.no_grad():
         evidence = _run(pair, steps, measured=rules is NOISE_FLOOR)
+    if not explain:
+        evidence.subject = None
     return judge(evidence, pair.reference.root, rules, None if out is None else Path(out), steps)
 
 
@@ -91,6 +100,8 @@ def _run(pair: Pair, steps: Steps, *, measured: bool) -> Comparison:
         except TorchportError as error:
             evidence.stopped = error
         evidence.lockstep = probe.written
+    models = ComparedModels(pair, plan, set(wrong))
+    evidence.subject = ComparedValues(models, evidence.golden, evidence.lockstep)
     return evidence
 
 
@@ -163,7 +174,7 @@ def _truth(reference: WatchedModel, plan: GoldenPlan) -> dict[str, Tensor]:
     probe = LockStep(plan)
     try:
         with precision.in_float64(reference.model):
-            in_dtype_of(reference, torch.float64).run(probe)
+            reference.in_dtype(torch.float64).run(probe)
     except TorchportError:
         return {}
     return probe.written
@@ -176,7 +187,7 @@ def _in_the_candidates_dtype(
     probe = LockStep(plan)
     try:
         with precision.in_dtype(reference.model, dtype):
-            in_dtype_of(reference, dtype).run(probe)
+            reference.in_dtype(dtype).run(probe)
     except TorchportError as error:
         raise UsageError(
             "TP0801",
@@ -185,12 +196,3 @@ def _in_the_candidates_dtype(
         ) from error
     floats = {key: value for key, value in probe.written.items() if value.is_floating_point()}
     return {key: floats.get(key, value) for key, value in plan.values.items()}
-
-
-def in_dtype_of(side: WatchedModel, dtype: torch.dtype) -> WatchedModel:
-    """The same with floating inputs in another dtype."""
-
-    def cast(tensor: Tensor) -> Tensor:
-        return tensor.to(dtype) if tensor.is_floating_point() else tensor
-
-    return WatchedModel(side.label, side.model, leaves.each_tensor(side.inputs, cast), side.names, side.root)

@@ -18,8 +18,8 @@ from torch.func import functional_call
 from torchport.candidates import leaves
 from torchport.candidates.golden import GoldenPlan
 from torchport.candidates.lockstep import LockStep
-from torchport.candidates.pair import WatchedModel
 from torchport.candidates.probing import WatchedCall, inputs_of, is_closed
+from torchport.candidates.watched_model import WatchedModel
 from torchport.errors import CaptureError
 from torchport.trace.plan import Call
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from torch import Tensor
 from torchport.candidates.golden import GoldenPlan
 from torchport.errors import TorchportError
 from torchport.events import Steps
+from torchport.explain.explanation import Subject, explained_if_possible
 from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
 from torchport.runs.folder import RunFile, RunFolder
@@ -51,6 +53,8 @@ class Comparison:
     """The dtype of a candidate that is coarser than the reference, which was then measured in it."""
     stopped: TorchportError | None = None
     """The error at which the lock-step run ended before its time."""
+    subject: Subject | None = None
+    """What is looked into for the cause of a difference."""
 
 
 def judge(evidence: Comparison, name: str, rules: RuleBook, out: Path | None, steps: Steps) -> Report:
@@ -73,11 +77,23 @@ def _judge(evidence: Comparison, files: RunFolder, rules: RuleBook, steps: Steps
         raise evidence.stopped
     completed = _completed(parity, evidence)
     report = Report.of_parity(completed, target=TARGET, model=files.name, seconds=steps.seconds)
+    if report.passed:
+        shutil.rmtree(files.snippets, ignore_errors=True)
+    if evidence.subject is not None:
+        report = explained_if_possible(report, files, evidence.subject, steps)
     if not keep:
-        return report
+        return _without_files(report)
     files.write()
     places = {"capture": str(files.captures), "run": str(files.record("chained").parent)}
     return written(report.model_copy(update={"files": places}), files)
+
+
+def _without_files(report: Report) -> Report:
+    """The report without the place of what is not kept."""
+    divergence = report.first_divergence
+    if divergence is None:
+        return report
+    return report.model_copy(update={"first_divergence": divergence.model_copy(update={"snippet": None})})
 
 
 def _write_traces(evidence: Comparison, files: RunFolder) -> None:

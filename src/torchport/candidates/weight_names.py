@@ -17,18 +17,14 @@ class NamedWeights:
     tensors: Mapping[str, Tensor]
 
     def name_of(self, tensor: Tensor, path: str) -> str | None:
-        """The name of a tensor, seen from the module at `path`; None if it is no weight of the reference."""
+        """The name of a tensor, one below `path` if there is one; None if it is no weight of the reference."""
         names = [name for name, other in self.tensors.items() if other is tensor]
-        own = [name for name in names if is_below(name, path)]
-        return seen_from(path, (own or names)[0]) if names else None
-
-
-def is_below(name: str, path: str) -> bool:
-    return path == "" or name.startswith(f"{path}.")
+        below = [name for name in names if path == "" or name.startswith(f"{path}.")]
+        return next(iter(below or names), None)
 
 
 def seen_from(path: str, name: str) -> str:
-    """`weight` of `blocks.0.norm.weight`, seen from `blocks.0.norm`."""
+    """`weight` for `blocks.0.norm.weight`, seen from `blocks.0.norm`."""
     return name.removeprefix(f"{path}.") if path else name
 
 

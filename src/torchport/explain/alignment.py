@@ -7,7 +7,7 @@ candidate's, and the operation that is at fault, if that can be said for certain
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -43,6 +43,9 @@ class Runnable:
         run.run(self.inputs)
         return run.noted
 
+    def outputs(self) -> list[torch.Tensor]:
+        return _NotedRun(self, False, {}).run(self.inputs)
+
 
 class _NotedRun(Interpreter):
     def __init__(self, of: Runnable, truth: bool, replaced: Mapping[str, Any]):
@@ -73,6 +76,8 @@ class Fault:
     """The value of the candidate that stands for its result."""
     metrics: Metrics
     verdict: Verdict
+    additional: g.Node | None = None
+    """The candidate's operation that spoils the result, if the candidate had it right before."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +119,9 @@ class Alignment:
         Its operands are values that the candidate has, too, and its result is one that it has not. If other operations
         come after it, a value of the candidate in the place of that result must make up all of the error.
         """
-        root = self.reference.graph.root
-        last = root.outputs[output]
+        last = self.reference.graph.root.outputs[output]
+        if last in self.counterparts:
+            return self._spoiled(last, output)
         unknown = self._unknown(last.name)
         first = [node for node in unknown if self._has_operands(node)]
         if len(unknown) == 1 and first:
@@ -125,6 +131,18 @@ class Alignment:
             if counterpart is not None:
                 return self._as_fault(node, g.Ref(node.name), counterpart)
         return None
+
+    def _spoiled(self, last: g.Ref, output: int) -> Fault | None:
+        """The fault if the candidate has the right value, and then computes one thing more."""
+        given = self.candidate.graph.root.outputs[output]
+        nodes = {node.name: node for node in self.reference.graph.root.nodes}
+        more = next((node for node in self.candidate.graph.root.nodes if node.name == given.name), None)
+        if last.name not in nodes or more is None:
+            return None
+        operands = [self.computed[ref] for ref in g.refs([more.args, more.kwargs])]
+        if not any(_may_be(self.golden[last], one) and self._judged(last, one)[1].passed for one in operands):
+            return None
+        return replace(self._as_fault(nodes[last.name], last, given), additional=more)
 
     def _as_fault(self, node: g.Node, result: g.Ref, counterpart: g.Ref) -> Fault:
         value = self.computed[counterpart]
