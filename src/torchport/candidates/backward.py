@@ -17,11 +17,14 @@ from torch import Tensor, nn
 
 from torchport.candidates import leaves, precision
 from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
-from torchport.candidates.forward import in_dtype_of, notes_on, source_of
+from torchport.candidates.explaining import ComparedGradients
+from torchport.candidates.forward import notes_on, source_of
 from torchport.candidates.names import Map
-from torchport.candidates.pair import Pair, Side, pair_up, parameters_of, undisturbed
-from torchport.candidates.return_plan import Found, evidence_of
+from torchport.candidates.pair import Pair, pair_up, parameters_of, undisturbed
+from torchport.candidates.return_plan import GradientsFound, evidence_of
+from torchport.candidates.scenes import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
+from torchport.candidates.watched_model import WatchedModel
 from torchport.errors import RunError, TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
@@ -43,17 +46,21 @@ def compare_gradients(
     layers: bool = True,
     map: Map | None = None,
     out: str | Path | None = None,
+    explain: bool = True,
 ) -> Report:
     """Compares the gradients of every parameter and of the inputs, by name.
 
     `loss` makes a scalar of what the model returns. Without it, the loss is the sum of all floating outputs, each
-    element times a normal random number, the same ones for both (a fixed seed).
+    element times a normal random number, the same ones for both (a fixed seed). If a gradient diverges, `explain` looks
+    for the operation and the cause.
     """
     rules = rules_for(rtol, atol)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
     with undisturbed(pair), torch.enable_grad():
         evidence = _run(pair, loss, steps, measured=rules is NOISE_FLOOR)
+    if not explain:
+        evidence.subject = None
     name = f"{pair.reference.root}_gradients"
     return judge(evidence, name, rules, None if out is None else Path(out), steps)
 
@@ -70,27 +77,27 @@ def _run(pair: Pair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comp
     ours = _Parameters(dict(pair.reference.model.named_parameters()), {})
     theirs = _partners(pair, ours.tensors)
     golden = Flow()
-    seen = Flow(golden=golden)
+    candidate = Flow(golden=golden)
     with steps.step("capture", "running the reference"):
         expected, known = _flow(pair.reference, golden, loss, ours.tensors)
         if not any(gradient is not None for gradient in known.values()):
             raise UsageError("TP0801", f"no gradient flows in {pair.reference.root}: nothing can be compared")
     with steps.step("run", "running the candidate"):
-        got, chained = _flow(pair.candidate, seen, loss, theirs.tensors)
+        got, chained = _flow(pair.candidate, candidate, loss, theirs.tensors)
     if got != expected:
         what = (
             f"the candidate returns {leaves.described(got)} where {leaves.described(expected)} was expected"
         )
         raise RunError("TP0603", what, where=pair.source)
-    why_not = pair.why_not(_counts(golden), _counts(seen))
+    why_not = pair.why_not(_counts(golden), _counts(candidate))
 
     def compared(name: str) -> bool:
         return name in golden.calls and golden.calls[name].path not in why_not
 
     def with_inputs(name: str) -> bool:
-        return leaves.partners(golden.given_at[name], seen.given_at[name]) is not None
+        return leaves.partners(golden.given_at[name], candidate.given_at[name]) is not None
 
-    def cut(side: Side, parameters: Mapping[str, Tensor]) -> Gradients:
+    def cut(side: WatchedModel, parameters: Mapping[str, Tensor]) -> Gradients:
         probe = Cut(golden, known, compared, with_inputs)
         return side.run(probe, lambda _: gradients_of(probe.starts, {**probe.leaves, **parameters}))
 
@@ -102,7 +109,7 @@ def _run(pair: Pair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comp
             truth = _truth(pair.reference, lambda side: cut(side, ours.tensors))
     with steps.step("run", "running the candidate"):
         own = cut(pair.candidate, theirs.tensors)
-    found = Found(
+    found = GradientsFound(
         flow=golden,
         compared=compared,
         with_inputs=with_inputs,
@@ -114,11 +121,18 @@ def _run(pair: Pair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comp
         truth=truth,
         own=own,
         chained=chained,
-        source=lambda call: source_of(pair, seen.calls, call),
+        source=lambda call: source_of(pair, candidate.calls, call),
     )
     evidence = evidence_of(found)
-    evidence.notes = notes_on(filter(compared, golden.calls), golden, seen)
+    evidence.notes = notes_on(filter(compared, golden.calls), golden, candidate)
     evidence.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
+    evidence.subject = ComparedGradients(
+        ComparedModels(pair, golden.plan(compared, with_inputs)),
+        {key: gradient for key, gradient in known.items() if gradient is not None},
+        evidence.golden,
+        evidence.lockstep,
+        found.calls_with,
+    )
     return evidence
 
 
@@ -156,7 +170,7 @@ def _owners(model: nn.Module) -> dict[str, list[str]]:
 
 
 def _flow(
-    side: Side, probe: Flow, loss: Loss | None, parameters: Mapping[str, Tensor]
+    side: WatchedModel, probe: Flow, loss: Loss | None, parameters: Mapping[str, Tensor]
 ) -> tuple[Any, Gradients]:
     """One forward and backward pass: the structure of the outputs, and the gradients at every border."""
 
@@ -184,20 +198,20 @@ def _scalar(value: Any) -> Tensor:
     return value
 
 
-def _truth(reference: Side, cut: Callable[[Side], Gradients]) -> Gradients:
+def _truth(reference: WatchedModel, cut: Callable[[WatchedModel], Gradients]) -> Gradients:
     try:
         with precision.in_float64(reference.model):
-            return cut(in_dtype_of(reference, torch.float64))
+            return cut(reference.in_dtype(torch.float64))
     except TorchportError:
         return {}
 
 
 def _in_the_candidates_dtype(
-    reference: Side, dtype: torch.dtype, cut: Callable[[Side], Gradients]
+    reference: WatchedModel, dtype: torch.dtype, cut: Callable[[WatchedModel], Gradients]
 ) -> Gradients:
     try:
         with precision.in_dtype(reference.model, dtype):
-            return cut(in_dtype_of(reference, dtype))
+            return cut(reference.in_dtype(dtype))
     except TorchportError as error:
         raise UsageError(
             "TP0801",

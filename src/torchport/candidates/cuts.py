@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from torchport.candidates.golden import GoldenPlan
 from torchport.candidates.leaves import Path, partners
 from torchport.candidates.precision import like
 from torchport.candidates.probing import WatchedCall
-from torchport.trace.plan import Event, input_keys, output_keys
+from torchport.trace.plan import Call, Event, input_keys, output_keys
 
 Gradients = dict[str, Tensor | None]
 
@@ -54,6 +55,26 @@ class Flow:
         known = places if self.golden is None else self.golden.returned_at.get(call.name, places)
         self.outputs[call.name] = keys = _keys(call.name, output_keys, known, places)
         return [self._bordered(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
+
+    def plan(self, compared: Callable[[str], bool], with_inputs: Callable[[str], bool]) -> GoldenPlan:
+        """The forward pass of the calls that are compared, with the value at each of their borders."""
+        plan = GoldenPlan(self.events[0][1], values=self.values)
+        plan.given_at, plan.returned_at = self.given_at, self.returned_at
+        plan.events = [(kind, name) for kind, name in self.events if compared(name)]
+        for _, name in (event for event in plan.events if event[0] == "exit"):
+            call, inputs = self.calls[name], self.inputs[name] if with_inputs(name) else []
+            parent = self.parent(call, compared)
+            plan.calls[name] = Call(
+                name, call.path, call.type, inputs, self.outputs[name], call.source, parent
+            )
+        return plan
+
+    def parent(self, call: WatchedCall, compared: Callable[[str], bool]) -> str | None:
+        """The nearest call that a call is made in and that is compared."""
+        parent = call.parent
+        while parent is not None and not compared(parent):
+            parent = self.calls[parent].parent
+        return parent
 
     def _bordered(self, key: str, tensor: Tensor) -> Tensor:
         self.values[key] = tensor.detach().clone()

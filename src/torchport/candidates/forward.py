@@ -15,13 +15,16 @@ from torch import Tensor, nn
 
 from torchport.candidates import leaves, precision
 from torchport.candidates.cuts import Flow
+from torchport.candidates.explaining import ComparedValues
 from torchport.candidates.golden import GoldenPlan, Recording, make_plan
 from torchport.candidates.leaves import partners
 from torchport.candidates.lockstep import LockStep
 from torchport.candidates.names import Map
-from torchport.candidates.pair import Pair, Side, pair_up, undisturbed
+from torchport.candidates.pair import Pair, pair_up, undisturbed
 from torchport.candidates.probing import WatchedCall
+from torchport.candidates.scenes import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
+from torchport.candidates.watched_model import WatchedModel
 from torchport.errors import TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.result import Layer
@@ -41,42 +44,48 @@ def compare_forward(
     layers: bool = True,
     map: Map | None = None,
     out: str | Path | None = None,
+    explain: bool = True,
 ) -> Report:
-    """Runs both on the same inputs and compares every layer that both have."""
+    """Runs both on the same inputs and compares every layer that both have.
+
+    If one diverges, `explain` looks for the operation and the cause.
+    """
     rules = rules_for(rtol, atol)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
     with undisturbed(pair), torch.no_grad():
         evidence = _run(pair, steps, measured=rules is NOISE_FLOOR)
+    if not explain:
+        evidence.subject = None
     return judge(evidence, pair.reference.root, rules, None if out is None else Path(out), steps)
 
 
 def _run(pair: Pair, steps: Steps, *, measured: bool) -> Comparison:
-    golden, seen = Recording(), Recording()
+    golden, candidate = Recording(), Recording()
     with steps.step("capture", "running the reference"):
         expected = leaves.structure(pair.reference.deterministic(golden))
     with steps.step("run", "running the candidate"):
-        got = leaves.structure(pair.candidate.deterministic(seen))
+        got = leaves.structure(pair.candidate.deterministic(candidate))
     if not any(leaf is Tensor for _, leaf in expected):
         raise UsageError("TP0801", f"{pair.reference.root} returns no tensor: there is nothing to compare")
-    why_not = pair.why_not(_counts(golden), _counts(seen))
+    why_not = pair.why_not(_counts(golden), _counts(candidate))
     plan = make_plan(
         golden,
         lambda name: golden.calls[name].path not in why_not,
-        with_inputs=lambda name: partners(golden.given_at[name], seen.given_at[name]) is not None,
-        source=lambda call: source_of(pair, seen.calls, call),
+        with_inputs=lambda name: partners(golden.given_at[name], candidate.given_at[name]) is not None,
+        source=lambda call: source_of(pair, candidate.calls, call),
     )
-    wrong = _wrong_outputs(plan, seen, expected, got)
+    wrong = _wrong_outputs(plan, candidate, expected, got)
     evidence = Comparison(
         plan=plan,
         golden=plan.values,
-        chained=_chained(plan, seen, set(wrong)),
+        chained=_chained(plan, candidate, set(wrong)),
         uncompared=[
             not_compared(call, why_not[call.path]) for call in golden.calls.values() if call.path in why_not
         ],
         order=[name for kind, name in golden.events if kind == "exit"],
         reasons={key: why for name, why in wrong.items() for key in plan.calls[name].outputs},
-        notes=notes_on(plan.calls, golden, seen),
+        notes=notes_on(plan.calls, golden, candidate),
     )
     if measured:
         with steps.step("capture", "running the reference"):
@@ -91,14 +100,16 @@ def _run(pair: Pair, steps: Steps, *, measured: bool) -> Comparison:
         except TorchportError as error:
             evidence.stopped = error
         evidence.lockstep = probe.written
+    models = ComparedModels(pair, plan, set(wrong))
+    evidence.subject = ComparedValues(models, evidence.golden, evidence.lockstep)
     return evidence
 
 
-def source_of(pair: Pair, seen: Mapping[str, WatchedCall], call: WatchedCall) -> str | None:
+def source_of(pair: Pair, candidate: Mapping[str, WatchedCall], call: WatchedCall) -> str | None:
     """The candidate's line, where the fault would be mended; the reference's where torch makes the call."""
     if call.parent is None:
         return pair.source or call.source
-    return seen[call.name].source or call.source
+    return candidate[call.name].source or call.source
 
 
 def not_compared(call: WatchedCall, why: str) -> Layer:
@@ -118,63 +129,65 @@ def _counts(recording: Recording) -> Counter[str]:
     return Counter(call.path for call in recording.calls.values())
 
 
-def _wrong_outputs(plan: GoldenPlan, seen: Recording, expected: Any, got: Any) -> dict[str, str]:
+def _wrong_outputs(plan: GoldenPlan, candidate: Recording, expected: Any, got: Any) -> dict[str, str]:
     """The calls that give something else than the reference's: for the model itself, in another structure."""
     found = {}
     for name, step in plan.calls.items():
         if step.parent is None and got != expected:
             found[name] = f"returns {leaves.described(got)} where {leaves.described(expected)} was expected"
-        elif partners(plan.returned_at[name], seen.returned_at[name]) is None:
-            count = len(seen.outputs[name])
+        elif partners(plan.returned_at[name], candidate.returned_at[name]) is None:
+            count = len(candidate.outputs[name])
             found[name] = f"returns {count} tensors where {len(step.outputs)} were expected"
     return found
 
 
-def _chained(plan: GoldenPlan, seen: Recording, wrong: set[str]) -> dict[str, Tensor]:
+def _chained(plan: GoldenPlan, candidate: Recording, wrong: set[str]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name in plan.calls.keys() - wrong:
-        chosen = partners(plan.returned_at[name], seen.returned_at[name]) or []
+        chosen = partners(plan.returned_at[name], candidate.returned_at[name]) or []
         for key, index in zip(output_keys(name, len(chosen)), chosen, strict=True):
-            found[key] = seen.values[seen.outputs[name][index]]
+            found[key] = candidate.values[candidate.outputs[name][index]]
     return found
 
 
-def notes_on(names: Iterable[str], golden: Recording | Flow, seen: Recording | Flow) -> dict[str, str]:
+def notes_on(names: Iterable[str], golden: Recording | Flow, candidate: Recording | Flow) -> dict[str, str]:
     """What is not compared of calls that are."""
     found = {}
     for name in names:
-        ours, theirs = len(golden.inputs[name]), len(seen.inputs[name])
+        ours, theirs = len(golden.inputs[name]), len(candidate.inputs[name])
         if ours != theirs:
             which = (
                 "inputs are"
-                if partners(golden.given_at[name], seen.given_at[name]) is None
+                if partners(golden.given_at[name], candidate.given_at[name]) is None
                 else "other inputs are"
             )
             found[name] = f"its {which} not compared: it is given {theirs} tensors, in the reference {ours}"
-        ours, theirs = len(golden.outputs[name]), len(seen.outputs[name])
+        ours, theirs = len(golden.outputs[name]), len(candidate.outputs[name])
         if ours < theirs:
             counts = f"it returns {theirs} tensors, in the reference {ours}"
             found[name] = f"its other outputs are not compared: {counts}"
     return found
 
 
-def _truth(reference: Side, plan: GoldenPlan) -> dict[str, Tensor]:
+def _truth(reference: WatchedModel, plan: GoldenPlan) -> dict[str, Tensor]:
     """Each call in float64, from golden inputs; nothing where the model cannot be run in float64."""
     probe = LockStep(plan)
     try:
         with precision.in_float64(reference.model):
-            in_dtype_of(reference, torch.float64).run(probe)
+            reference.in_dtype(torch.float64).run(probe)
     except TorchportError:
         return {}
     return probe.written
 
 
-def _in_the_candidates_dtype(reference: Side, plan: GoldenPlan, dtype: torch.dtype) -> dict[str, Tensor]:
+def _in_the_candidates_dtype(
+    reference: WatchedModel, plan: GoldenPlan, dtype: torch.dtype
+) -> dict[str, Tensor]:
     """What the reference computes in the dtype of a coarser candidate, from golden inputs."""
     probe = LockStep(plan)
     try:
         with precision.in_dtype(reference.model, dtype):
-            in_dtype_of(reference, dtype).run(probe)
+            reference.in_dtype(dtype).run(probe)
     except TorchportError as error:
         raise UsageError(
             "TP0801",
@@ -183,12 +196,3 @@ def _in_the_candidates_dtype(reference: Side, plan: GoldenPlan, dtype: torch.dty
         ) from error
     floats = {key: value for key, value in probe.written.items() if value.is_floating_point()}
     return {key: floats.get(key, value) for key, value in plan.values.items()}
-
-
-def in_dtype_of(side: Side, dtype: torch.dtype) -> Side:
-    """The same with floating inputs in another dtype."""
-
-    def cast(tensor: Tensor) -> Tensor:
-        return tensor.to(dtype) if tensor.is_floating_point() else tensor
-
-    return Side(side.label, side.model, leaves.each_tensor(side.inputs, cast), side.names, side.root)

@@ -11,11 +11,11 @@ from torchport.candidates.leaves import Path
 from torchport.candidates.probing import WatchedCall
 from torchport.trace.plan import Call, Event, Plan, input_keys, output_keys
 
-Mark = tuple[int, int]
+TensorIdentity = tuple[int, int]
 """Which tensor it is, and how often it had been written to."""
 
 
-def mark_of(tensor: Tensor) -> Mark:
+def identity_of(tensor: Tensor) -> TensorIdentity:
     return id(tensor), tensor._version
 
 
@@ -25,12 +25,12 @@ class Recording:
 
     calls: dict[str, WatchedCall] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    inputs: dict[str, list[Mark]] = field(default_factory=dict)
-    outputs: dict[str, list[Mark]] = field(default_factory=dict)
+    inputs: dict[str, list[TensorIdentity]] = field(default_factory=dict)
+    outputs: dict[str, list[TensorIdentity]] = field(default_factory=dict)
     given_at: dict[str, list[Path]] = field(default_factory=dict)
     returned_at: dict[str, list[Path]] = field(default_factory=dict)
     """Where the inputs and outputs of each call are among its parameters and in its result."""
-    values: dict[Mark, Tensor] = field(default_factory=dict)
+    values: dict[TensorIdentity, Tensor] = field(default_factory=dict)
     alive: list[Tensor] = field(default_factory=list)
     """Keeps tensors from being freed, so that no two have the same identity."""
 
@@ -47,12 +47,12 @@ class Recording:
         self.outputs[call.name] = [self._kept(tensor) for tensor in tensors]
         return tensors
 
-    def _kept(self, tensor: Tensor) -> Mark:
-        mark = mark_of(tensor)
+    def _kept(self, tensor: Tensor) -> TensorIdentity:
+        identity = identity_of(tensor)
         self.alive.append(tensor)
-        if mark not in self.values:
-            self.values[mark] = tensor.detach().clone()
-        return mark
+        if identity not in self.values:
+            self.values[identity] = tensor.detach().clone()
+        return identity
 
 
 @dataclass
@@ -77,13 +77,13 @@ def make_plan(
     """The plan of the calls that `compared` picks; a call's parent is the nearest one that is picked, too."""
     root = next(iter(golden.calls))
     plan = GoldenPlan(root, given_at=golden.given_at, returned_at=golden.returned_at)
-    owner: dict[Mark, str] = {}
+    owner: dict[TensorIdentity, str] = {}
 
-    def keyed(keys: list[str], marks: list[Mark]) -> list[str]:
-        for key, mark in zip(keys, marks, strict=True):
-            first = owner.setdefault(mark, key)
+    def keyed(keys: list[str], identities: list[TensorIdentity]) -> list[str]:
+        for key, identity in zip(keys, identities, strict=True):
+            first = owner.setdefault(identity, key)
             if first == key:
-                plan.values[key] = golden.values[mark]
+                plan.values[key] = golden.values[identity]
             else:
                 plan.aliases[key] = first
         return keys
@@ -95,8 +95,8 @@ def make_plan(
         plan.events.append((kind, name))
         call = golden.calls[name]
         if kind == "enter":
-            marks = golden.inputs[name] if with_inputs(name) else []
-            inputs[name] = keyed(input_keys(name, len(marks)), marks)
+            identities = golden.inputs[name] if with_inputs(name) else []
+            inputs[name] = keyed(input_keys(name, len(identities)), identities)
         else:
             outputs = keyed(output_keys(name, len(golden.outputs[name])), golden.outputs[name])
             parent = call.parent

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from torchport.candidates.golden import GoldenPlan, Mark, mark_of
+from torchport.candidates.golden import GoldenPlan, TensorIdentity, identity_of
 from torchport.candidates.leaves import Path, partners
 from torchport.candidates.precision import like
 from torchport.candidates.probing import WatchedCall
@@ -22,7 +22,7 @@ class LockStep:
     wrong: set[str] = field(default_factory=set)
     """Calls that lack an output of the reference's, so that golden ones cannot be put in the place of theirs."""
     written: dict[str, Tensor] = field(default_factory=dict)
-    handed: dict[Mark, tuple[Tensor, str]] = field(default_factory=dict)
+    handed: dict[TensorIdentity, tuple[Tensor, str]] = field(default_factory=dict)
     """The golden tensors that were handed out, and which value each is."""
 
     def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
@@ -48,12 +48,12 @@ class LockStep:
 
     def _note(self, key: str, tensor: Tensor) -> Tensor:
         """The model's own input: it is golden as it comes."""
-        self.handed[mark_of(tensor)] = (tensor, self.plan.resolve(key))
+        self.handed[identity_of(tensor)] = (tensor, self.plan.resolve(key))
         return tensor
 
     def _given(self, key: str, tensor: Tensor, always: bool = False) -> Tensor:
         stored = self.plan.resolve(key)
-        is_handed_on = mark_of(tensor) in self.handed and self.handed[mark_of(tensor)][1] == stored
+        is_handed_on = identity_of(tensor) in self.handed and self.handed[identity_of(tensor)][1] == stored
         if always or not is_handed_on:
             self.written[key] = tensor.detach().clone()
         golden = self.plan.value(key)
@@ -62,5 +62,5 @@ class LockStep:
         expected = like(golden, tensor)
         if expected.dtype == tensor.dtype and torch.equal(expected, tensor):
             expected = tensor
-        self.handed[mark_of(expected)] = (expected, stored)
+        self.handed[identity_of(expected)] = (expected, stored)
         return expected

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,95 +14,18 @@ from torch.nn.parameter import is_lazy
 
 from torchport.candidates import leaves, precision, probing
 from torchport.candidates.names import Map, renamed
-from torchport.capture.source import definition, user_line
+from torchport.candidates.watched_model import FunctionModule, WatchedModel
+from torchport.capture.source import definition
 from torchport.capture.state import state_kept
-from torchport.errors import CaptureError, RunError, TorchportError, UsageError
+from torchport.errors import CaptureError, UsageError
 
 NOT_COMPARED = "not compared: "
 
 
 @dataclass(frozen=True)
-class Side:
-    """One of the two: the model, its inputs, and the reference's path of each module that is watched."""
-
-    label: str
-    model: nn.Module
-    inputs: tuple[tuple, dict[str, Any]]
-    names: dict[nn.Module, str]
-    root: str
-
-    @property
-    def is_function(self) -> bool:
-        return isinstance(self.model, _Function)
-
-    def run(self, probe: probing.Probe, then: Callable[[Any], Any] = lambda result: result) -> Any:
-        """What `then` makes of the outputs, before the model's state is put back.
-
-        The inputs are copies, so that a forward that writes to them does no harm.
-        """
-        args, kwargs = leaves.each_tensor(self.inputs, lambda tensor: tensor.clone())
-        with self.told(), state_kept(self.model):
-            result = probing.run(self.model, args, kwargs, names=self.names, root=self.root, probe=probe)
-            return then(result)
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """What the model raises is an error with a code, which says whose it is."""
-        try:
-            yield
-        except TorchportError:
-            raise
-        except Exception as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: Exception) -> TorchportError:
-        said = f"{type(error).__name__}: {error}"
-        if self.label == "reference":
-            return CaptureError("TP0201", f"the reference fails its own forward: {said}", user_line(error))
-        return RunError("TP0603", f"the candidate fails on these inputs: {said}", user_line(error))
-
-    def deterministic(self, probe: probing.Probe, then: Callable[[Any], Any] = lambda result: result) -> Any:
-        """The same; where random numbers were drawn, a second run must give the same outputs."""
-        before = self._random_state()
-        first, answer = self.run(probe, lambda result: (result, then(result)))
-        if all(torch.equal(old, new) for old, new in zip(before, self._random_state(), strict=True)):
-            return answer
-        second = self.run(_Blind())
-        pairs = zip(leaves.tensors(first), leaves.tensors(second), strict=True)
-        if all(_is_same(one, other) for (_, one), (_, other) in pairs):
-            return answer
-        mode = "it is in training mode" if self.model.training else "it draws random numbers in eval mode"
-        raise CaptureError(
-            "TP0204",
-            f"the {self.label} does not give the same result twice: {mode}",
-            fix=f"call {self.label}.eval(), or pass random tensors in as inputs",
-        )
-
-    def _random_state(self) -> list[Tensor]:
-        devices = {p.device for p in self.model.parameters() if p.is_cuda}
-        return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]
-
-
-def _is_same(one: Tensor, other: Tensor) -> bool:
-    return bool(((one == other) | ((one != one) & (other != other))).all())
-
-
-class _Blind:
-    def enter(
-        self, call: probing.WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
-    ) -> list[Tensor]:
-        return tensors
-
-    def leave(
-        self, call: probing.WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
-    ) -> list[Tensor]:
-        return tensors
-
-
-@dataclass(frozen=True)
 class Pair:
-    reference: Side
-    candidate: Side
+    reference: WatchedModel
+    candidate: WatchedModel
     partner: dict[str, str | None]
     """For each path of the reference, of a module or a parameter, that of the candidate."""
     absent: dict[str, str]
@@ -112,20 +35,28 @@ class Pair:
     def source(self) -> str | None:
         """Where the candidate is defined."""
         model = self.candidate.model
-        if isinstance(model, _Function):
+        if isinstance(model, FunctionModule):
             return definition(model.function)
         return definition(type(model._modules.get("_orig_mod", model)))
 
-    def why_not(self, golden: Counter[str], seen: Counter[str]) -> dict[str, str]:
+    def why_not(self, golden: Counter[str], candidate: Counter[str]) -> dict[str, str]:
         """The paths that are not compared, now that it is known how often each module is called."""
         found = dict(self.absent)
         for path, count in golden.items():
-            if path in found or seen[path] == count:
+            if path in found or candidate[path] == count:
                 continue
-            times = f"{seen[path]} times where the reference calls it {count} times"
-            told = "the candidate never calls it" if not seen[path] else f"the candidate calls it {times}"
-            found[path] = NOT_COMPARED + told
+            times = f"{candidate[path]} times where the reference calls it {count} times"
+            why = "the candidate never calls it" if not candidate[path] else f"the candidate calls it {times}"
+            found[path] = NOT_COMPARED + why
         return found
+
+    def partner_of(self, name: str) -> str | None:
+        """What the candidate calls a parameter or a buffer of the reference; None if it is left out."""
+        if name in self.partner:
+            return self.partner[name]
+        path, _, leaf = name.rpartition(".")
+        owner = self.partner.get(path)
+        return None if owner is None else f"{owner}.{leaf}".removeprefix(".")
 
     @property
     def coarser(self) -> torch.dtype | None:
@@ -159,8 +90,8 @@ def pair_up(
     partner = renamed(own, wish, known)
     found, absent = _matched(model, names.values(), partner, layers)
     sides = (
-        Side("reference", reference, _moved(given, None, reference), names, root),
-        Side("candidate", model, _moved(given, reference, model), found, root),
+        WatchedModel("reference", reference, _moved(given, None, reference), names, root),
+        WatchedModel("candidate", model, _moved(given, reference, model), found, root),
     )
     return Pair(*sides, partner, absent)
 
@@ -189,21 +120,7 @@ def _as_module(candidate: Any) -> nn.Module:
     if not callable(candidate):
         what = f"the candidate is a {type(candidate).__name__}, which cannot be called"
         raise UsageError("TP0801", what, fix="give an nn.Module, a function or a torchport.Port")
-    return _Function(candidate)
-
-
-class _Function(nn.Module):
-    """A function as a module, which has the parameters of the function's owner if that has some."""
-
-    def __init__(self, function: Callable):
-        super().__init__()
-        object.__setattr__(self, "function", function)
-        owner = getattr(function, "__self__", None)
-        if isinstance(owner, nn.Module):
-            object.__setattr__(self, "named_parameters", owner.named_parameters)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)  # type: ignore[operator]
+    return FunctionModule(candidate)
 
 
 def _matched(
@@ -212,7 +129,7 @@ def _matched(
     """The candidate's modules with the reference's paths, and why others have none."""
     everything = dict(model.named_modules(remove_duplicate=False))
     visible = set(probing.by_path(model))
-    is_opaque = probing.is_closed(model) or isinstance(model, _Function)
+    is_opaque = probing.is_closed(model) or isinstance(model, FunctionModule)
     found: dict[nn.Module, str] = {model: ""}
     absent = {}
     for path in paths:

@@ -42,6 +42,14 @@ class Probe(Protocol):
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]: ...
 
 
+class Witness(Protocol):
+    """Is shown every call as a whole, with what the probe put into it, and changes nothing."""
+
+    def entered(self, call: WatchedCall, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None: ...
+
+    def left(self, call: WatchedCall, module: nn.Module, result: Any) -> None: ...
+
+
 def run(
     model: nn.Module,
     args: tuple,
@@ -50,9 +58,10 @@ def run(
     names: Mapping[nn.Module, str],
     root: str,
     probe: Probe,
+    witness: Witness | None = None,
 ) -> Any:
     """Calls the model with the modules in `names` watched, and known by these paths."""
-    watcher = _Watcher(root, probe)
+    watcher = _Watcher(root, probe, witness)
     with ExitStack() as stack:
         for module, path in names.items():
             before = module.register_forward_pre_hook(watcher.enter(path), with_kwargs=True, prepend=True)
@@ -81,8 +90,8 @@ def is_closed(module: nn.Module) -> bool:
 
 
 class _Watcher:
-    def __init__(self, root: str, probe: Probe):
-        self.root, self.probe = root, probe
+    def __init__(self, root: str, probe: Probe, witness: Witness | None):
+        self.root, self.probe, self.witness = root, probe, witness
         self.stack: list[WatchedCall] = []
         self.counts: Counter[str] = Counter()
 
@@ -99,10 +108,13 @@ class _Watcher:
                 parent=self.stack[-1].name if self.stack else None,
             )
             self.stack.append(call)
-            found, places = _in_order(module, args, kwargs)
+            found, places = inputs_of(module, args, kwargs)
             given = self.probe.enter(call, [tensor for _, tensor in found], places)
             changed = dict(zip((place for place, _ in found), given, strict=True))
-            return leaves.replaced((args, kwargs), lambda place, leaf: changed.get(place, leaf))
+            args, kwargs = leaves.replaced((args, kwargs), lambda place, leaf: changed.get(place, leaf))
+            if self.witness is not None:
+                self.witness.entered(call, module, args, kwargs)
+            return args, kwargs
 
         return hook
 
@@ -114,7 +126,10 @@ class _Watcher:
         places = [place for place, _ in found]
         result = self.probe.leave(call, [tensor for _, tensor in found], places)
         changed = dict(zip(places, result, strict=True))
-        return leaves.replaced(output, lambda place, leaf: changed.get(place, leaf))
+        output = leaves.replaced(output, lambda place, leaf: changed.get(place, leaf))
+        if self.witness is not None:
+            self.witness.left(call, module, output)
+        return output
 
 
 def _must_be_plain(call: WatchedCall, place: leaves.Path, tensor: Tensor) -> None:
@@ -124,7 +139,7 @@ def _must_be_plain(call: WatchedCall, place: leaves.Path, tensor: Tensor) -> Non
         raise CaptureError("TP0205", what, where=call.source, fix="return dense tensors")
 
 
-def _in_order(
+def inputs_of(
     module: nn.Module, args: tuple, kwargs: Mapping[str, Any]
 ) -> tuple[list[tuple[leaves.Path, Tensor]], list[leaves.Path]]:
     """The tensors that a call is given, in the order of forward's parameters, and where they are among these."""
@@ -145,14 +160,19 @@ def _in_order(
     return found, [named(place) for place, _ in found]
 
 
-def _calling_line() -> str | None:
-    """The line outside torch that makes the call of a hook's module; None where torch itself makes it."""
-    frame: FrameType | None = sys._getframe(2)
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame outside torch from which a call came; None if it came from torchport itself."""
     while frame is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         if package == "torchport":
             return None
         if package != "torch":
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            return frame
         frame = frame.f_back
     return None
+
+
+def _calling_line() -> str | None:
+    """The line outside torch that makes the call of a hook's module; None where torch itself makes it."""
+    frame = user_frame(sys._getframe(2))
+    return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -26,7 +26,7 @@ _NOTHING = torch.empty(0)
 
 
 @dataclass(frozen=True)
-class Found:
+class GradientsFound:
     """All gradients, by key; a parameter's key is its name."""
 
     flow: Flow
@@ -45,18 +45,32 @@ class Found:
     chained: Gradients
     source: Callable[[WatchedCall], str | None]
 
+    def calls_with(self, parameter: str) -> list[str]:
+        """The calls that may use a parameter, in the order of the backward pass: those of the modules that hold it.
+
+        A module that is not compared counts as a part of the one that it is in.
+        """
+        paths = {self._compared_path(path) for path in self.owners.get(parameter, ())}
+        return [name for name, call in reversed(self.flow.calls.items()) if call.path in paths]
+
+    def _compared_path(self, path: str) -> str:
+        there = {call.path for name, call in self.flow.calls.items() if self.compared(name)}
+        while path and path not in there:
+            path = path.rpartition(".")[0]
+        return path
+
     def is_wanted(self, key: str) -> bool:
         """Whether there is a gradient on either side."""
         return any(side.get(key) is not None for side in (self.golden, self.own, self.chained))
 
 
-def evidence_of(found: Found) -> Comparison:
+def evidence_of(found: GradientsFound) -> Comparison:
     return _Return(found).evidence()
 
 
 @dataclass
 class _Return:
-    found: Found
+    found: GradientsFound
     labels: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     uncompared: list[Layer] = field(default_factory=list)
@@ -79,21 +93,10 @@ class _Return:
 
     def _homes(self) -> dict[str, list[str]]:
         """The parameters by the call under which they are shown: the last on the way back that may use them."""
-        entered = [name for kind, name in self.found.flow.events if kind == "enter"]
-        by_path: dict[str, str] = {}
-        for name in entered:
-            by_path.setdefault(self.found.flow.calls[name].path, name)
         homes: dict[str, list[str]] = {}
-        for parameter, paths in self.found.owners.items():
-            calls = [self._nearest(path, by_path) for path in paths]
-            homes.setdefault(min(calls, key=entered.index), []).append(parameter)
+        for parameter in self.found.owners:
+            homes.setdefault(self.found.calls_with(parameter)[-1], []).append(parameter)
         return homes
-
-    def _nearest(self, path: str, by_path: Mapping[str, str]) -> str:
-        """The first call of a module, or of the one that it is in, which is compared."""
-        while path and (path not in by_path or not self.found.compared(by_path[path])):
-            path = path.rpartition(".")[0]
-        return by_path[path]
 
     def _is_judged(self, parameter: str) -> bool:
         return parameter not in self.found.absent and self.found.is_wanted(parameter)
@@ -111,7 +114,7 @@ class _Return:
         if call.parent is None and self.judged:
             given = [self.everything, *given]
             self.labels[self.everything] = "the gradients of all parameters"
-        source, parent = self.found.source(call), self._parent(call)
+        source, parent = self.found.source(call), flow.parent(call, self.found.compared)
         self.plan.calls[name] = Call(
             name, call.path, _type(call.type, "input"), arriving, given, source, parent
         )
@@ -124,12 +127,6 @@ class _Return:
             what = f"input {key.rpartition('<')[2]}" if "<" in key else f"the output of {call}"
             self.labels[key] = label.format(what)
         return wanted
-
-    def _parent(self, call: WatchedCall) -> str | None:
-        parent = call.parent
-        while parent is not None and not self.found.compared(parent):
-            parent = self.found.flow.calls[parent].parent
-        return parent
 
     def _parameter(self, name: str, home: WatchedCall) -> None:
         owner, _, leaf = name.rpartition(".")

@@ -1,8 +1,9 @@
-"""From the values of a comparison to its report: the traces are written, compared, and told in plain words."""
+"""From the values of a comparison to its report: the traces are written, compared, and completed in plain words."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from torch import Tensor
 from torchport.candidates.golden import GoldenPlan
 from torchport.errors import TorchportError
 from torchport.events import Steps
+from torchport.explain.explanation import Subject, explained_if_possible
 from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
 from torchport.runs.folder import RunFile, RunFolder
@@ -51,6 +53,8 @@ class Comparison:
     """The dtype of a candidate that is coarser than the reference, which was then measured in it."""
     stopped: TorchportError | None = None
     """The error at which the lock-step run ended before its time."""
+    subject: Subject | None = None
+    """What is looked into for the cause of a difference."""
 
 
 def judge(evidence: Comparison, name: str, rules: RuleBook, out: Path | None, steps: Steps) -> Report:
@@ -71,13 +75,25 @@ def _judge(evidence: Comparison, files: RunFolder, rules: RuleBook, steps: Steps
     divergence = parity.first_divergence
     if evidence.stopped is not None and (divergence is None or divergence.metrics is None):
         raise evidence.stopped
-    told = _told(parity, evidence)
-    report = Report.of_parity(told, target=TARGET, model=files.name, seconds=steps.seconds)
+    completed = _completed(parity, evidence)
+    report = Report.of_parity(completed, target=TARGET, model=files.name, seconds=steps.seconds)
+    if report.passed:
+        shutil.rmtree(files.snippets, ignore_errors=True)
+    if evidence.subject is not None:
+        report = explained_if_possible(report, files, evidence.subject, steps)
     if not keep:
-        return report
+        return _without_files(report)
     files.write()
     places = {"capture": str(files.captures), "run": str(files.record("chained").parent)}
     return written(report.model_copy(update={"files": places}), files)
+
+
+def _without_files(report: Report) -> Report:
+    """The report without the place of what is not kept."""
+    divergence = report.first_divergence
+    if divergence is None:
+        return report
+    return report.model_copy(update={"first_divergence": divergence.model_copy(update={"snippet": None})})
 
 
 def _write_traces(evidence: Comparison, files: RunFolder) -> None:
@@ -94,14 +110,14 @@ def _write_traces(evidence: Comparison, files: RunFolder) -> None:
     write_tensors(files.record("chained"), evidence.chained, metadata)
 
 
-def _told(parity: Parity, evidence: Comparison) -> Parity:
+def _completed(parity: Parity, evidence: Comparison) -> Parity:
     """The same with every layer of the reference in it, and with words for what has no value."""
-    told = {layer.name: _layer(layer, evidence) for layer in parity.layers}
-    told |= {layer.name: layer for layer in evidence.uncompared}
+    completed = {layer.name: _layer(layer, evidence) for layer in parity.layers}
+    completed |= {layer.name: layer for layer in evidence.uncompared}
     divergence = parity.first_divergence
     return parity.model_copy(
         update={
-            "layers": tuple(told[name] for name in evidence.order),
+            "layers": tuple(completed[name] for name in evidence.order),
             "first_divergence": None if divergence is None else _divergence(divergence, evidence),
         }
     )

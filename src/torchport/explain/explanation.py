@@ -5,52 +5,122 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 from torchport.capture.source import is_of_torch
 from torchport.errors import TorchportError
+from torchport.events import Steps
 from torchport.explain.bench import Bench
 from torchport.explain.drill import drill, set_up
 from torchport.explain.scene import Evidence, Scene, look_at
 from torchport.explain.snippet import SLICE, write_snippet
 from torchport.explain.suggest import suggest
 from torchport.explain.weights import Others
-from torchport.parity.result import Divergence, Operation
+from torchport.parity.result import Divergence, Operation, Suggestion
 from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
 
 _MOST_SNIPPETS = 8
 
 
-def explained(report: Report, files: RunFolder, evidence: Evidence, bench: Bench) -> Report:
+@dataclass(frozen=True)
+class Cause:
+    """The operation of a layer that is wrong, if it is known, and hypotheses that explain what it computes."""
+
+    operation: Operation | None
+    suggestions: tuple[Suggestion, ...]
+
+
+class Subject(Protocol):
+    """What is explained: a port of whatever target, or a candidate in PyTorch."""
+
+    @property
+    def edits(self) -> tuple[str, ...]:
+        """How the user has changed the candidate's source, as hunks of a unified diff."""
+        ...
+
+    @property
+    def editable(self) -> str | None:
+        """The file of a slice that a user may edit, from the folder of the slice; None if there is none."""
+        ...
+
+    def scene(self, layer: str, key: str) -> Scene | None:
+        """The scene of a layer that differs at a value; None if the layer computes nothing by itself."""
+        ...
+
+    def cause(self, scene: Scene, culprit: Divergence, folder: Path) -> Cause:
+        """Looks for the cause; the layer by itself is left in `folder`, so that it can be run again."""
+        ...
+
+    def set_up(self, scene: Scene, folder: Path) -> None:
+        """Leaves a layer by itself in `folder`. Raises a TorchportError if that cannot be done."""
+        ...
+
+
+@dataclass(frozen=True)
+class PortedModel:
+    """A port as the subject of an explanation: its layers are slices of the graph that was captured."""
+
+    evidence: Evidence
+    bench: Bench
+
+    @property
+    def edits(self) -> tuple[str, ...]:
+        return self.bench.edits
+
+    @property
+    def editable(self) -> str | None:
+        return self.bench.editable
+
+    def scene(self, layer: str, key: str) -> Scene | None:
+        return look_at(self.evidence, layer, key)
+
+    def cause(self, scene: Scene, culprit: Divergence, folder: Path) -> Cause:
+        drilled = drill(scenes(scene, culprit, self.evidence, self.bench), self.bench, folder)
+        operation = (drilled.operation if drilled else None) or only_operation(scene)
+        if operation is not None and is_of_torch(operation.source):
+            operation = operation.model_copy(update={"source": culprit.source})
+        known = None if operation is None else operation.node
+        return Cause(operation, suggest(scene, known, Others(self.evidence.weights)))
+
+    def set_up(self, scene: Scene, folder: Path) -> None:
+        set_up(scene, self.bench, folder)
+
+
+def explained_if_possible(report: Report, files: RunFolder, subject: Subject, steps: Steps) -> Report:
+    """The report with the cause of its first divergence, if that can be found; the verdict stands without."""
+    try:
+        with steps.step("explain", "looking for the cause"):
+            report = explained(report, files, subject)
+    except Exception as error:
+        steps.say(f"the cause could not be found: {type(error).__name__}: {error}")
+        return report
+    return report.model_copy(update={"seconds": dict(steps.seconds)})
+
+
+def explained(report: Report, files: RunFolder, subject: Subject) -> Report:
     """The report with the cause of its first divergence, as far as it can be found, and a snippet a failing layer."""
     culprit = report.first_divergence
     if culprit is None:
         return report
-    found: dict[str, Any] = {"edits": bench.edits}
+    found: dict[str, Any] = {"edits": subject.edits}
     if culprit.kind == "own":
         shutil.rmtree(files.snippets, ignore_errors=True)
-        found |= _cause(culprit, files, evidence, bench)
-        _snippets_of_others(report, culprit, files, evidence, bench)
+        found |= _cause(culprit, files, subject)
+        _snippets_of_others(report, culprit, files, subject)
     return report.model_copy(update={"first_divergence": culprit.model_copy(update=found)})
 
 
-def _cause(culprit: Divergence, files: RunFolder, evidence: Evidence, bench: Bench) -> dict[str, Any]:
-    scene = None if culprit.key is None else look_at(evidence, culprit.layer, culprit.key)
+def _cause(culprit: Divergence, files: RunFolder, subject: Subject) -> dict[str, Any]:
+    scene = None if culprit.key is None else subject.scene(culprit.layer, culprit.key)
     if scene is None:
         return {}
     folder = files.snippet(culprit.layer)
-    write_snippet(folder, culprit.layer, scene, bench.editable)
-    drilled = drill(scenes(scene, culprit, evidence, bench), bench, folder / SLICE)
-    operation = (drilled.operation if drilled else None) or _only(scene)
-    if operation is not None and is_of_torch(operation.source):
-        operation = operation.model_copy(update={"source": culprit.source})
-    known = None if operation is None else operation.node
-    return {
-        "operation": operation,
-        "suggestions": suggest(scene, known, Others(evidence.weights)),
-        "snippet": str(folder),
-    }
+    write_snippet(folder, culprit.layer, scene, subject.editable)
+    cause = subject.cause(scene, culprit, folder / SLICE)
+    return {"operation": cause.operation, "suggestions": cause.suggestions, "snippet": str(folder)}
 
 
 def scenes(scene: Scene, culprit: Divergence, evidence: Evidence, bench: Bench) -> Iterator[Scene]:
@@ -62,7 +132,8 @@ def scenes(scene: Scene, culprit: Divergence, evidence: Evidence, bench: Bench) 
             yield whole
 
 
-def _only(scene: Scene) -> Operation | None:
+def only_operation(scene: Scene) -> Operation | None:
+    """The operation of a layer that has no other."""
     if len(scene.slice.nodes) != 1:
         return None
     (node,) = scene.slice.nodes
@@ -70,16 +141,14 @@ def _only(scene: Scene) -> Operation | None:
     return Operation(node=node.name, op=node.op, source=node.source, reason=reason, metrics=None)
 
 
-def _snippets_of_others(
-    report: Report, culprit: Divergence, files: RunFolder, evidence: Evidence, bench: Bench
-) -> None:
+def _snippets_of_others(report: Report, culprit: Divergence, files: RunFolder, subject: Subject) -> None:
     """Snippets of the other layers that fail by themselves: their tensors, and a slice that is set up, not run."""
     failed = [layer for layer in report.layers if not layer.passed and layer.own is not None]
     for layer in failed[:_MOST_SNIPPETS]:
         assert layer.own is not None
-        scene = None if layer.name == culprit.layer else look_at(evidence, layer.name, layer.own.key)
+        scene = None if layer.name == culprit.layer else subject.scene(layer.name, layer.own.key)
         if scene is not None:
             folder = files.snippet(layer.name)
-            write_snippet(folder, layer.name, scene, bench.editable)
+            write_snippet(folder, layer.name, scene, subject.editable)
             with suppress(TorchportError):
-                set_up(scene, bench, folder / SLICE)
+                subject.set_up(scene, folder / SLICE)

@@ -10,8 +10,8 @@ from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
 from torchport.errors import RunError
 from torchport.events import CandidateStopped, Steps
-from torchport.explain import explained
 from torchport.explain.bench import Bench
+from torchport.explain.explanation import PortedModel, explained_if_possible
 from torchport.explain.scene import Evidence
 from torchport.parity.rulebook import RuleBook
 from torchport.porting.conversion import Converted
@@ -53,13 +53,9 @@ def explain(
     report: Report, files: RunFolder, graph: Graph, bench: Bench, stored: Path | None, steps: Steps
 ) -> Report:
     """The report with the cause, if it can be found; the verdict stands without."""
-    try:
-        with steps.step("explain", "looking for the cause"):
-            report = explained(report, files, Evidence.of(files, graph, stored), bench)
-    except Exception as error:
-        steps.say(f"the cause could not be found: {type(error).__name__}: {error}")
-        return report
-    return written(report.model_copy(update={"seconds": dict(steps.seconds)}), files)
+    subject = PortedModel(Evidence.of(files, graph, stored), bench)
+    explained = explained_if_possible(report, files, subject, steps)
+    return report if explained is report else written(explained, files)
 
 
 def unsupported(

@@ -1,0 +1,123 @@
+"""A model that is run with its calls watched: the reference, or the candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchport.candidates import leaves, probing
+from torchport.capture.source import user_line
+from torchport.capture.state import state_kept
+from torchport.errors import CaptureError, RunError, TorchportError
+
+
+@dataclass(frozen=True)
+class WatchedModel:
+    """One of the two: the model, its inputs, and the reference's path of each module that is watched."""
+
+    label: str
+    model: nn.Module
+    inputs: tuple[tuple, dict[str, Any]]
+    names: dict[nn.Module, str]
+    root: str
+
+    @property
+    def is_function(self) -> bool:
+        return isinstance(self.model, FunctionModule)
+
+    def run(
+        self,
+        probe: probing.Probe,
+        then: Callable[[Any], Any] = lambda result: result,
+        witness: probing.Witness | None = None,
+    ) -> Any:
+        """What `then` makes of the outputs, before the model's state is put back.
+
+        The inputs are copies, so that a forward that writes to them does no harm.
+        """
+        args, kwargs = leaves.each_tensor(self.inputs, lambda tensor: tensor.clone())
+        with self.errors_with_a_code(), state_kept(self.model):
+            result = probing.run(
+                self.model, args, kwargs, names=self.names, root=self.root, probe=probe, witness=witness
+            )
+            return then(result)
+
+    def in_dtype(self, dtype: torch.dtype) -> WatchedModel:
+        """The same model with its floating inputs in another dtype."""
+
+        def cast(tensor: Tensor) -> Tensor:
+            return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+        return replace(self, inputs=leaves.each_tensor(self.inputs, cast))
+
+    @contextmanager
+    def errors_with_a_code(self) -> Iterator[None]:
+        """What the model raises is an error with a code, which says whose it is."""
+        try:
+            yield
+        except TorchportError:
+            raise
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> TorchportError:
+        said = f"{type(error).__name__}: {error}"
+        if self.label == "reference":
+            return CaptureError("TP0201", f"the reference fails its own forward: {said}", user_line(error))
+        return RunError("TP0603", f"the candidate fails on these inputs: {said}", user_line(error))
+
+    def deterministic(self, probe: probing.Probe, then: Callable[[Any], Any] = lambda result: result) -> Any:
+        """The same; where random numbers were drawn, a second run must give the same outputs."""
+        before = self._random_state()
+        first, answer = self.run(probe, lambda result: (result, then(result)))
+        if all(torch.equal(old, new) for old, new in zip(before, self._random_state(), strict=True)):
+            return answer
+        second = self.run(_Passive())
+        pairs = zip(leaves.tensors(first), leaves.tensors(second), strict=True)
+        if all(_is_same(one, other) for (_, one), (_, other) in pairs):
+            return answer
+        mode = "it is in training mode" if self.model.training else "it draws random numbers in eval mode"
+        raise CaptureError(
+            "TP0204",
+            f"the {self.label} does not give the same result twice: {mode}",
+            fix=f"call {self.label}.eval(), or pass random tensors in as inputs",
+        )
+
+    def _random_state(self) -> list[Tensor]:
+        devices = {p.device for p in self.model.parameters() if p.is_cuda}
+        return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+class _Passive:
+    def enter(
+        self, call: probing.WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]:
+        return tensors
+
+    def leave(
+        self, call: probing.WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]:
+        return tensors
+
+
+class FunctionModule(nn.Module):
+    """A function as a module, which has the parameters of the function's owner if that has some."""
+
+    def __init__(self, function: Callable):
+        super().__init__()
+        object.__setattr__(self, "function", function)
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, nn.Module):
+            object.__setattr__(self, "named_parameters", owner.named_parameters)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)  # type: ignore[operator]
