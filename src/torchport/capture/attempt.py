@@ -16,7 +16,7 @@ from torchport.errors import CaptureError, TorchportError
 
 def attempt(
     model: torch.nn.Module,
-    args: tuple,
+    args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     *,
     name: str,

@@ -15,7 +15,7 @@ from torchport.capture.torch_internals import pytree
 from torchport.errors import CaptureError
 
 
-def run_eager(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+def run_eager(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     if isinstance(model, torch.jit.ScriptModule):
         raise CaptureError(
             "TP0202",
@@ -44,7 +44,7 @@ def _must_be_plain(what: str, tree: Any) -> None:
             raise CaptureError("TP0205", f"{what} is a {kind} tensor", fix="give and return dense tensors")
 
 
-def _run(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> Any:
+def _run(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     inputs = copied((args, dict(kwargs)))
     try:
         with state_kept(model):
@@ -58,7 +58,7 @@ def _run(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def must_be_recordable(model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+def must_be_recordable(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Says so when export failed for a class that it does not know, rather than for what forward does."""
     trees = {"an input": (args, kwargs), "an output": _run(model, args, kwargs)}
     for what, tree in trees.items():

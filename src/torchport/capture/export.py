@@ -28,7 +28,7 @@ Decompose = Callable[[str], bool]
 
 
 def flatten_inputs(
-    model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any], list[str], Any]:
     """The leaves of the inputs, a name for each (`input_ids`, `batch.mask`), and their structure."""
     names = _parameter_names(model, len(args))
@@ -60,7 +60,7 @@ def _parameter_names(model: torch.nn.Module, count: int) -> list[str]:
 
 def export(
     model: torch.nn.Module,
-    args: tuple,
+    args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     *,
     name: str,
@@ -76,7 +76,7 @@ def export(
 
 
 def _run_export(
-    model: torch.nn.Module, leaves: list, labels: list[str], spec: Any, axes: symbols.Wish, asked: bool
+    model: torch.nn.Module, leaves: list[Any], labels: list[str], spec: Any, axes: symbols.Wish, asked: bool
 ) -> torch.export.ExportedProgram:
     example = pytree.tree_unflatten(symbols.enlarged(leaves, labels, axes), spec)
     shapes = symbols.dynamic_shapes(labels, axes, spec, asked=asked)
@@ -99,7 +99,7 @@ def _run_export(
         ) from error
 
 
-def _by_parameter(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _by_parameter(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """torch.export takes shapes by parameter name, with `*args` as one tuple."""
     result: dict[str, Any] = {}
     rest = list(args)
@@ -129,7 +129,8 @@ def _functionalise(
     chosen = {
         op: rule for op, rule in table.items() if str(op) not in HANDLED and decompose and decompose(str(op))
     }
-    return program.run_decompositions(chosen)
+    functional: torch.export.ExportedProgram = program.run_decompositions(chosen)
+    return functional
 
 
 def weights_of(model: torch.nn.Module, graph: g.Graph, constants: Mapping[str, torch.Tensor]) -> Weights:

@@ -72,11 +72,12 @@ def _named(model: torch.nn.Module, error: CaptureError) -> torch.nn.Module | Non
     """The module that an error names by its path, or by a line of its forward."""
     if error.where is None:
         return None
-    for path, module in model.named_modules():
-        if path and path == path_of(error.where):
-            return module
+    modules: dict[str, torch.nn.Module] = dict(model.named_modules())
+    named = modules.get(path_of(error.where))
+    if named is not None and named is not model:
+        return named
     file, _, line = error.where.rpartition(":")
-    for module in model.modules():
+    for module in modules.values():
         forward = inspect.unwrap(type(module).forward)
         code = getattr(forward, "__code__", None)
         if line.isdecimal() and code is not None and code.co_filename == file:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-Expr = int | str | tuple
+Expr = int | str | tuple[Any, ...]
 """An integer, a symbol's name, or `(operation, operand, …)`."""
 
 _FOLD: dict[str, Callable[..., int]] = {

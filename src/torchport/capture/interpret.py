@@ -91,14 +91,15 @@ class Interpreter:
 
         return self.apply(node, g.map_args(node.args, evaluate), g.map_args(node.kwargs, evaluate))
 
-    def apply(self, node: g.Node, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def apply(self, node: g.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.overload(node.op)(*args, **kwargs)
 
     def _value(self, ref: g.Ref, values: dict[str, Any], module: g.Module) -> torch.Tensor:
         if ref.name in module.params:
             return self._widen(self.weights[module.params[ref.name]])
         value = values[ref.name]
-        return value[ref.index] if isinstance(value, list | tuple) else value
+        picked: torch.Tensor = value[ref.index] if isinstance(value, list | tuple) else value
+        return picked
 
     def _widen(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.double() if self.truth and tensor.is_floating_point() else tensor

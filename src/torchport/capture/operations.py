@@ -70,7 +70,8 @@ def overloads(packet: str) -> tuple[str, ...]:
     found = getattr(getattr(torch.ops, namespace), operation, None)
     if not isinstance(found, OpOverloadPacket):
         return ()
-    return tuple(f"{packet}.{form}" for form in found.overloads())
+    forms: list[str] = found.overloads()  # type: ignore[no-untyped-call]
+    return tuple(f"{packet}.{form}" for form in forms)
 
 
 @cache

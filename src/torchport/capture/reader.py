@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -249,7 +250,7 @@ class GraphReader:
             targets = [name for name in statement.targets if name != "_"]
             if len(leaving) in (1, len(targets)):
                 for index, name in zip(leaving, targets, strict=False):
-                    self.nodes[index] = g.replace(self.nodes[index], hint=name)
+                    self.nodes[index] = replace(self.nodes[index], hint=name)
 
 
 def output_leaves(graph: torch.fx.Graph) -> list[torch.fx.Node]:
@@ -282,7 +283,10 @@ def _is_tensor(node: torch.fx.Node) -> bool:
 
 
 def _first_traced(tree: torch.nn.Module, key: str) -> torch.fx.Node | None:
-    for node in tree.get_submodule(key).graph.nodes:  # type: ignore[union-attr]
+    """The first node within a module that says which line it came from, and through which modules."""
+    graph = tree.get_submodule(key).graph
+    assert isinstance(graph, torch.fx.Graph)
+    for node in graph.nodes:
         if node.op == "call_module":
             found = _first_traced(tree, f"{key}.{node.target}")
             if found is not None:

@@ -151,7 +151,7 @@ class GoldenRecorder:
 
 def record(
     model: torch.nn.Module,
-    args: tuple | list | torch.Tensor,
+    args: tuple[Any, ...] | list[Any] | torch.Tensor,
     kwargs: Mapping[str, Any] | None = None,
     *,
     name: str = "model",
@@ -165,7 +165,7 @@ def record(
     When torch.export cannot follow the model, hooks record what can be seen without a graph, and the
     `export_error` of the capture says why.
     """
-    given: tuple = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    given: tuple[Any, ...] = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     named: dict[str, Any] = dict(kwargs or {})
     given, named = where_the_model_is(model, (given, named))
     wish = symbols.parse_dynamic(dynamic)
@@ -192,7 +192,7 @@ def record_graph(
     model: torch.nn.Module,
     graph: Graph,
     constants: Mapping[str, torch.Tensor],
-    args: tuple,
+    args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> Capture:
     """Golden values for a graph that was captured before, from this model's weights and these inputs."""
@@ -208,7 +208,7 @@ def record_graph(
 
 def _export(
     model: torch.nn.Module,
-    args: tuple,
+    args: tuple[Any, ...],
     kwargs: dict[str, Any],
     name: str,
     wish: symbols.Wish | None,

@@ -1,17 +1,18 @@
-"""Makes a captured graph say the same thing in fewer and steadier words.
+"""Makes a captured graph say the same in fewer nodes, and in the same way for equal modules.
 
-Values do not change: what is dropped computes nothing (copies, full slices, asserts). Names become local to
-each module and inputs come in the order of use, so that equal modules have equal graphs.
+In: a graph as torch made it. Out: one that computes the same values. What is dropped computes nothing (copies, full
+slices, asserts) or is never read. Names become local to each module, and inputs come in the order of use.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from torchport.capture import graph as g
+from torchport.capture.unread import RECURRENT, inputs_in_order_of_use, with_moved_outputs, without_unread
 
 _COPIES = frozenset(
     f"aten.{name}.default"
@@ -19,7 +20,7 @@ _COPIES = frozenset(
 ) | {"aten.to.dtype", "aten.type_as.default"}
 _RESHAPE = "aten.reshape.default"
 _VIEWS = frozenset({"aten.view.default", "aten._unsafe_view.default"})
-"""Become a reshape: memory layout is not part of what a model computes, and copies are dropped."""
+"""Operations that become a reshape: memory layout is not part of what a model computes, and copies are dropped."""
 _ASSERTS = frozenset(
     {
         "aten._assert_tensor_metadata.default",
@@ -29,16 +30,15 @@ _ASSERTS = frozenset(
     }
 )
 HANDLED = _COPIES | _VIEWS | _ASSERTS
-"""Operations that are dropped or rewritten here, so that no target need know them."""
-_RECURRENT = frozenset({"aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input"})
+"""Operations that are dropped or rewritten here, so that no target needs to know them."""
 
 
 def simplify(graph: g.Graph) -> g.Graph:
     modules = {key: _without_identities(module, graph.weights) for key, module in graph.modules.items()}
     modules = _without_empty_calls(modules)
     modules = _whole_recurrent_outputs(modules)
-    modules = _without_dead(modules)
-    modules = _in_order_of_use(modules)
+    modules = without_unread(modules)
+    modules = inputs_in_order_of_use(modules)
     modules = {key: _renamed(module) for key, module in modules.items()}
     used = {name for module in modules.values() for name in module.params.values()}
     weights = {name: weight for name, weight in graph.weights.items() if name in used}
@@ -46,7 +46,7 @@ def simplify(graph: g.Graph) -> g.Graph:
 
 
 def _first_tied(weights: dict[str, g.Weight]) -> dict[str, g.Weight]:
-    """Ties point to a weight that is still there."""
+    """The weights that are left, with ties that point to a weight that is still there."""
     heads: dict[str, str] = {}
     result = {}
     for name, weight in weights.items():
@@ -57,6 +57,7 @@ def _first_tied(weights: dict[str, g.Weight]) -> dict[str, g.Weight]:
 
 
 def _without_identities(module: g.Module, weights: dict[str, g.Weight]) -> g.Module:
+    """The module without operations that return their operand as it is, and without asserts."""
     metas = {item.name: item.meta for item in module.inputs}
     metas |= {name: weights[weight].meta for name, weight in module.params.items()}
     same: dict[g.Ref, g.Ref] = {}
@@ -88,6 +89,7 @@ def _substitute(same: dict[g.Ref, g.Ref]) -> Callable[[g.Arg], g.Arg]:
 
 
 def _is_identity(node: g.Node, before: g.TensorMeta) -> bool:
+    """Whether an operation returns its first operand, which has the shape and dtype `before`, as it is."""
     after = node.outputs[0] if len(node.outputs) == 1 else None
     if after != before:
         return False
@@ -104,9 +106,9 @@ def _is_identity(node: g.Node, before: g.TensorMeta) -> bool:
 
 
 def _without_empty_calls(modules: dict[str, g.Module]) -> dict[str, g.Module]:
-    """A call of a module that only hands its inputs on is replaced by what was given."""
+    """Calls of modules that only hand their inputs on are replaced by what was given to them."""
 
-    def through(node: g.Node) -> list[g.Ref] | None:
+    def handed_on(node: g.Node) -> list[g.Ref] | None:
         if node.op != g.CALL or node.target is None:
             return None
         callee = modules[node.target]
@@ -123,7 +125,7 @@ def _without_empty_calls(modules: dict[str, g.Module]) -> dict[str, g.Module]:
             kept = []
             for node in module.nodes:
                 node = g.map_node(node, _substitute(same))
-                given = through(node)
+                given = handed_on(node)
                 if given is None:
                     kept.append(node)
                 else:
@@ -136,166 +138,21 @@ def _without_empty_calls(modules: dict[str, g.Module]) -> dict[str, g.Module]:
 
 
 def _whole_recurrent_outputs(modules: dict[str, g.Module]) -> dict[str, g.Module]:
-    """A recurrent layer returns all that its operation computes, whichever part the caller reads."""
-    moved: dict[str, list[int]] = {}
-    result = dict(modules)
-    for key, module in modules.items():
-        node = module.nodes[-1] if module.nodes else None
-        if node is None or node.op not in _RECURRENT or {r.name for r in module.outputs} != {node.name}:
-            continue
-        moved[key] = [ref.index for ref in module.outputs]
-        whole = tuple(g.Ref(node.name, i) for i in range(len(node.outputs)))
-        result[key] = replace(module, outputs=whole)
-    if not moved:
-        return result
-    return {key: _with_moved_outputs(module, result, moved) for key, module in result.items()}
-
-
-def _with_moved_outputs(
-    module: g.Module, modules: dict[str, g.Module], moved: dict[str, list[int]]
-) -> g.Module:
-    places = {n.name: moved[n.target] for n in module.nodes if n.op == g.CALL and n.target in moved}
-
-    def move(arg: g.Arg) -> g.Arg:
-        if isinstance(arg, g.Ref) and arg.name in places:
-            return g.Ref(arg.name, places[arg.name][arg.index])
-        return arg
-
-    nodes = []
-    for node in module.nodes:
-        if node.op == g.CALL and node.target in moved:
-            inner = modules[node.target].nodes[-1]
-            node = replace(node, outputs=inner.outputs)
-        nodes.append(g.map_node(node, move))
-    return replace(module, nodes=tuple(nodes), outputs=tuple(move(ref) for ref in module.outputs))
-
-
-def _without_dead(modules: dict[str, g.Module]) -> dict[str, g.Module]:
-    """Drops operations that nobody reads, then inputs that nobody needs, until nothing changes."""
-    while True:
-        fewer = {key: _live(module) for key, module in modules.items()}
-        fewer = _without_unread_inputs(fewer)
-        fewer = _without_unread_outputs(fewer)
-        reached = set(_reachable(fewer, ""))
-        fewer = {key: module for key, module in fewer.items() if key in reached}
-        if fewer == modules:
-            return fewer
-        modules = fewer
-
-
-def _live(module: g.Module) -> g.Module:
-    needed = {ref.name for ref in module.outputs}
-    kept = []
-    for node in reversed(module.nodes):
-        if node.name in needed:
-            kept.append(node)
-            needed |= {ref.name for ref in g.refs([node.args, node.kwargs])}
-    params = {name: weight for name, weight in module.params.items() if name in needed}
-    return replace(module, nodes=tuple(reversed(kept)), params=params)
-
-
-def _without_unread_inputs(modules: dict[str, g.Module]) -> dict[str, g.Module]:
-    keep: dict[str, list[int]] = {}
-    for key, module in modules.items():
-        read = {r.name for node in module.nodes for r in g.refs([node.args, node.kwargs])}
-        read |= {ref.name for ref in module.outputs}
-        keep[key] = [i for i, item in enumerate(module.inputs) if key == "" or item.name in read]
-    return _with_inputs(modules, keep)
-
-
-def _without_unread_outputs(modules: dict[str, g.Module]) -> dict[str, g.Module]:
-    read: dict[str, set[int]] = {key: set() for key in modules}
-    for module in modules.values():
-        targets = {node.name: node.target for node in module.nodes if node.op == g.CALL}
-        everything = [[node.args, node.kwargs] for node in module.nodes]
-        for ref in g.refs([everything, list(module.outputs)]):
-            target = targets.get(ref.name)
-            if target is not None:
-                read[target].add(ref.index)
+    """Every recurrent layer returns all that its operation computes, whichever part the caller reads."""
     moved: dict[str, dict[int, int]] = {}
     result = dict(modules)
     for key, module in modules.items():
-        whole = module.nodes and module.nodes[-1].op in _RECURRENT
-        kept = [i for i in range(len(module.outputs)) if i in read[key]]
-        if key == "" or whole or not kept or len(kept) == len(module.outputs):
+        node = module.nodes[-1] if module.nodes else None
+        if node is None or node.op not in RECURRENT or {r.name for r in module.outputs} != {node.name}:
             continue
-        moved[key] = {old: new for new, old in enumerate(kept)}
-        result[key] = replace(module, outputs=tuple(module.outputs[i] for i in kept))
-    if not moved:
-        return modules
-    return {key: _renumbered(module, moved) for key, module in result.items()}
-
-
-def _renumbered(module: g.Module, moved: dict[str, dict[int, int]]) -> g.Module:
-    places = {n.name: moved[n.target] for n in module.nodes if n.op == g.CALL and n.target in moved}
-
-    def move(arg: g.Arg) -> g.Arg:
-        if isinstance(arg, g.Ref) and arg.name in places:
-            return g.Ref(arg.name, places[arg.name][arg.index])
-        return arg
-
-    nodes = [
-        replace(node, outputs=tuple(node.outputs[old] for old in places[node.name]))
-        if node.name in places
-        else node
-        for node in (g.map_node(node, move) for node in module.nodes)
-    ]
-    return replace(module, nodes=tuple(nodes), outputs=tuple(move(ref) for ref in module.outputs))
-
-
-def _reachable(modules: dict[str, g.Module], key: str) -> Iterator[str]:
-    yield key
-    for node in modules[key].nodes:
-        if node.op == g.CALL and node.target is not None:
-            yield from _reachable(modules, node.target)
-
-
-def _with_inputs(modules: dict[str, g.Module], order: dict[str, list[int]]) -> dict[str, g.Module]:
-    """Every module with only the inputs that `order` names, in that order, and every call to match."""
-    result = {}
-    for key, module in modules.items():
-        nodes = tuple(
-            replace(node, args=tuple(node.args[i] for i in order[node.target]))
-            if node.op == g.CALL and node.target is not None
-            else node
-            for node in module.nodes
-        )
-        result[key] = replace(module, nodes=nodes, inputs=tuple(module.inputs[i] for i in order[key]))
-    return result
-
-
-def _in_order_of_use(modules: dict[str, g.Module]) -> dict[str, g.Module]:
-    """Inputs in the order in which the innermost operations read them: data before masks and tables."""
-    orders: dict[str, list[int]] = {}
-
-    def order(key: str) -> list[int]:
-        if key not in orders:
-            module = modules[key]
-            places = {item.name: i for i, item in enumerate(module.inputs)}
-            seen: list[int] = []
-            for ref in _reads(module):
-                place = places.get(ref.name)
-                if place is not None and place not in seen:
-                    seen.append(place)
-            rest = [i for i in range(len(module.inputs)) if i not in seen]
-            orders[key] = list(range(len(module.inputs))) if key == "" else seen + rest
-        return orders[key]
-
-    def _reads(module: g.Module) -> Iterator[g.Ref]:
-        for node in module.nodes:
-            if node.op == g.CALL and node.target is not None:
-                yield from (node.args[i] for i in order(node.target))
-            else:
-                yield from g.refs([node.args, node.kwargs])
-        yield from module.outputs
-
-    for key in modules:
-        order(key)
-    return _with_inputs(modules, orders)
+        moved[key] = {old: ref.index for old, ref in enumerate(module.outputs)}
+        whole = tuple(g.Ref(node.name, i) for i in range(len(node.outputs)))
+        result[key] = replace(module, outputs=whole)
+    return with_moved_outputs(result, moved, lambda call: result[call.target or ""].nodes[-1].outputs)
 
 
 def _renamed(module: g.Module) -> g.Module:
-    """Names count within the module: the same module elsewhere has the same names."""
+    """The module with names that are counted within it, so that an equal module elsewhere has the same names."""
     names: dict[str, str] = {}
     for index, item in enumerate(module.inputs):
         names[item.name] = item.name if module.key == "" else f"input_{index}"

@@ -27,7 +27,7 @@ class Subject(NamedTuple):
     """A model and the inputs that it is recorded with."""
 
     model: torch.nn.Module
-    args: tuple
+    args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
 
@@ -150,7 +150,7 @@ def _users_errors(
 
 
 def _callable(module: ModuleType, name: str, spec: str) -> Callable[[], Any]:
-    found = getattr(module, name, None)
+    found: Callable[[], Any] | None = getattr(module, name, None)
     if found is None or not callable(found):
         known = [
             n

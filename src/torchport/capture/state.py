@@ -69,7 +69,7 @@ def _by_size(buffers: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torc
     return small, large
 
 
-class CopyBeforeWrite(TorchDispatchMode):
+class CopyBeforeWrite(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Copies a tensor when an operation is about to write to it, so that what is only read is never copied.
 
     What is written behind torch's back, such as through a NumPy array, is not noticed.
@@ -78,7 +78,7 @@ class CopyBeforeWrite(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, tensors: Iterable[torch.Tensor]):
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.copies: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._unwritten: dict[int, list[torch.Tensor]] = defaultdict(list)
         for tensor in tensors:

@@ -44,7 +44,7 @@ __all__ = [
 
 def storage_id(tensor: torch.Tensor) -> int:
     """A number that tensors have in common if and only if they share memory, also on the meta device."""
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)
 
 
 def is_grad_mode(target: object) -> bool:
