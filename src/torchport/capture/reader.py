@@ -286,6 +286,7 @@ def _first_traced(tree: torch.nn.Module, key: str) -> torch.fx.Node | None:
     """The first node within a module that says which line it came from, and through which modules."""
     graph = tree.get_submodule(key).graph
     assert isinstance(graph, torch.fx.Graph)
+    node: torch.fx.Node
     for node in graph.nodes:
         if node.op == "call_module":
             found = _first_traced(tree, f"{key}.{node.target}")
