@@ -1,4 +1,4 @@
-"""One try at torch.export: the model is left as it was, and whatever goes wrong is an error with a code."""
+"""One attempt at torch.export, in which whatever goes wrong becomes an error with a code."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def attempt(
     except TorchportError:
         raise
     except Exception as error:  # after the export itself, torch fails on some graphs in ways of its own
-        said = (str(error).strip().splitlines() or [""])[0]
+        first_line = (str(error).strip().splitlines() or [""])[0]
         raise CaptureError(
             "TP0202",
-            f"the graph that torch.export made cannot be used: {type(error).__name__}: {said}",
+            f"the graph that torch.export made cannot be used: {type(error).__name__}: {first_line}",
             where=user_line(error),
         ) from error
     must_be_typed(exported.graph)

@@ -1,4 +1,7 @@
-"""An exported program, unflattened to the module tree, as our own `Graph` and the tensors of its weights."""
+"""Makes our own `Graph` of an exported program, with its module tree.
+
+In: the model and the program that torch.export made of it. Out: the graph, and the model's own tensors as its weights.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from torchport.capture.weights import MemoryWeights, described, identity
 
 
 class Converter:
+    """One conversion of a program; the owner of the modules that are read."""
+
     def __init__(
         self, model: torch.nn.Module, program: torch.export.ExportedProgram, name: str, labels: list[str]
     ):

@@ -1,4 +1,4 @@
-"""The model as it is: whether it runs, what it returns, and whether its inputs can be recorded."""
+"""Runs the model as it is, and checks that its inputs and outputs can be recorded."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def run_eager(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str
             "the model has lazy layers, whose weights do not exist yet",
             fix="run model(*args, **kwargs) once before it is recorded",
         )
-    _must_be_plain("an input", (args, dict(kwargs)))
+    _must_be_dense("an input", (args, dict(kwargs)))
     result = _run(model, args, kwargs)
-    _must_be_plain("an output", result)
+    _must_be_dense("an output", result)
     outputs = tensors(result)
     if not outputs:
         raise CaptureError("TP0205", f"{type(model).__name__} returns no tensor: there is nothing to record")
     return outputs
 
 
-def _must_be_plain(what: str, tree: Any) -> None:
+def _must_be_dense(role: str, tree: Any) -> None:
     for tensor in tensors(tree):
         kind = "quantized" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
         if kind != "strided":
-            raise CaptureError("TP0205", f"{what} is a {kind} tensor", fix="give and return dense tensors")
+            raise CaptureError("TP0205", f"{role} is a {kind} tensor", fix="give and return dense tensors")
 
 
 def _run(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -59,13 +59,13 @@ def _run(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def must_be_recordable(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Says so when export failed for a class that it does not know, rather than for what forward does."""
+    """CaptureError if an input or output is of a class that cannot be recorded, which export reports otherwise."""
     trees = {"an input": (args, kwargs), "an output": _run(model, args, kwargs)}
-    for what, tree in trees.items():
+    for role, tree in trees.items():
         for leaf in pytree.tree_leaves(tree):
             if not (leaf is None or isinstance(leaf, torch.Tensor | bool | int | float | str)):
                 kind = f"{type(leaf).__module__}.{type(leaf).__qualname__}"
-                raise CaptureError("TP0205", f"{what} of the model is of class {kind}")
+                raise CaptureError("TP0205", f"{role} of the model is of class {kind}")
 
 
 def tensors(tree: Any) -> list[torch.Tensor]:
@@ -77,7 +77,7 @@ def on_meta(model: torch.nn.Module, inputs: Any) -> bool:
 
 
 def where_the_model_is(model: torch.nn.Module, inputs: Any) -> Any:
-    """A model on the meta device takes example inputs of any device: only their shapes matter."""
+    """The inputs on the meta device if the model is there: then only their shapes matter."""
     tensors = [*model.parameters(), *model.buffers()]
     if not tensors or not all(t.is_meta for t in tensors):
         return inputs
@@ -85,7 +85,7 @@ def where_the_model_is(model: torch.nn.Module, inputs: Any) -> Any:
 
 
 def must_fit(graph: Graph, inputs: list[torch.Tensor]) -> None:
-    """Other inputs than the recorded ones may differ from them in free axes only."""
+    """CaptureError if inputs differ from the recorded ones in more than the lengths of free axes."""
     wanted = graph.root.inputs
     if len(inputs) != len(wanted):
         raise CaptureError("TP0208", f"the port takes {len(wanted)} tensors, and is given {len(inputs)}")

@@ -1,7 +1,6 @@
-"""torch.export, functionalised and unflattened to the module tree, as our own `Graph`.
+"""Runs torch.export on a model, and makes the program functional.
 
-In: a model and example inputs. Out: a Graph and the tensors of its weights. Everything that is known
-about torch's graph format is known here.
+In: a model and example inputs. Out: our own `Graph`, which `convert.py` makes of the program, and its weights.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def export(
     wish: symbols.Wish | None = None,
     decompose: Decompose | None = None,
 ) -> Exported:
-    """Captures the graph; without a wish, the axes that are worth it are left free."""
+    """Captures the graph of a model; without a wish, the axes that usually vary are left free."""
     leaves, labels, spec = flatten_inputs(model, args, kwargs)
     axes = symbols.choose_axes(dict(zip(labels, leaves, strict=True)), wish)
     program = _run_export(model, leaves, labels, spec, axes, wish is not None)
@@ -100,7 +99,7 @@ def _run_export(
 
 
 def _by_parameter(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """torch.export takes shapes by parameter name, with `*args` as one tuple."""
+    """The shapes by the names of forward's parameters, as torch.export takes them, with `*args` as one tuple."""
     result: dict[str, Any] = {}
     rest = list(args)
     extra = dict(kwargs)
@@ -124,7 +123,7 @@ def _first_lines(error: Exception, count: int = 3) -> str:
 def _functionalise(
     program: torch.export.ExportedProgram, decompose: Decompose | None
 ) -> torch.export.ExportedProgram:
-    """In-place operations become pure ones; high-level operations stay whole unless `decompose` says so."""
+    """The program without operations in place; high-level operations stay whole unless `decompose` says otherwise."""
     table = torch.export.default_decompositions() if decompose is not None else {}
     chosen = {
         op: rule for op, rule in table.items() if str(op) not in HANDLED and decompose and decompose(str(op))
@@ -134,7 +133,7 @@ def _functionalise(
 
 
 def weights_of(model: torch.nn.Module, graph: g.Graph, constants: Mapping[str, torch.Tensor]) -> Weights:
-    """The tensors that a graph reads: a model's own, and constants that export had lifted out of its code."""
+    """The tensors that a graph reads: the model's own, and the constants that export took out of its code."""
     own = {
         **dict(model.named_parameters(remove_duplicate=False)),
         **dict(model.named_buffers(remove_duplicate=False)),

@@ -82,10 +82,10 @@ def _traced_again(
     except TorchportError:
         raise
     except Exception as error:  # tracing raises whatever the graph's own code raises
-        said = (str(error).strip().splitlines() or [""])[0]
+        first_line = (str(error).strip().splitlines() or [""])[0]
         raise CaptureError(
             "TP0202",
-            f"the graph cannot be traced to ATen operations: {type(error).__name__}: {said}",
+            f"the graph cannot be traced to ATen operations: {type(error).__name__}: {first_line}",
             where=user_line(error),
             fix="compile without what depends on values; with dynamic=True, numbers of the model are inputs, too",
         ) from error

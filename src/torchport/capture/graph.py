@@ -1,7 +1,7 @@
-"""The one data model of a captured model: modules, their graphs, and typed arguments.
+"""The data model of a captured model: modules, their graphs, and typed arguments.
 
-In: what torch.export saw. Out: plain values that the interpreter, the targets and the JSON files share.
-Sizes that are free are `Sym` expressions over the capture's symbols, so no graph passes sizes around.
+The reader makes these values from what torch traced; the interpreter, the targets and the JSON files share them. A free
+size is a `Sym`, an expression over the capture's symbols, so no node computes sizes or hands them on.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Dim = int | Sym
 
 @dataclass(frozen=True)
 class Ref:
-    """The value of a node (or an input) of the same graph; `index` picks one of several outputs."""
+    """The value of a node, an input or a weight of the same module; `index` picks one of several outputs."""
 
     name: str
     index: int = 0
@@ -159,7 +159,7 @@ class Module:
     nodes: tuple[Node, ...]
     outputs: tuple[Arg, ...]
     params: dict[str, str] = field(default_factory=dict)
-    """Node name → name of the weight that it reads (`encoder.layer.0.weight`)."""
+    """The weights that the module reads: from the name that its nodes use to the weight's own name."""
     attributes: dict[str, Any] = field(default_factory=dict)
     """The module's own plain numbers, strings and flags (`num_heads`, `eps`)."""
     source: str | None = None
@@ -179,12 +179,12 @@ class Weight:
     kind: str
     """parameter, buffer or constant."""
     tied_to: str | None = None
-    """Another weight's name, when both are one tensor."""
+    """The name of another weight, if both are one tensor."""
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """A free dimension: where it is read from, and the range that export allows."""
+    """A free dimension: the axis of an input that it is read from, and the lengths that export allows."""
 
     name: str
     input: str
@@ -195,7 +195,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Graph:
-    """A captured model: everything that a target needs, without values."""
+    """A captured model: everything that a target needs but the values of weights."""
 
     name: str
     modules: dict[str, Module]

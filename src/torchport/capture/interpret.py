@@ -1,7 +1,8 @@
-"""Runs a Graph with torch, from our own data model alone.
+"""Runs a Graph with torch.
 
-That a captured graph reproduces what the model computed is the proof that the capture is complete. The same
-run in float64, with the golden value put back at every border, gives the truth that tolerances stand on.
+In: a graph, its weights and inputs. Out: the outputs; the value of every trace key is shown on the way. If the outputs
+are what the model itself computed, the capture is complete. The same run in float64, with the golden value put back at
+every key, gives the truth that tolerances stand on.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from torchport.capture.plan import Plan
 from torchport.capture.torch_internals import OpOverload
 
 Watch = Callable[[str, torch.Tensor], torch.Tensor]
-"""Takes a trace key and the value there, and hands on the value to continue with."""
+"""Takes a trace key and the value there, and returns the value to continue with."""
 
 _WIDE = {"float16", "bfloat16", "float32"}
 
 
 class Interpreter:
-    """Evaluates the graph. With `truth`, everything that floats is computed in float64."""
+    """One evaluation of a graph. With `truth`, floating point numbers are computed in float64, one weight at a time."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Interpreter:
 
 
 def _last_uses(module: g.Module) -> dict[int, list[str]]:
-    """For each node, the values that nobody reads after it, so that they can be freed."""
+    """The values that nobody reads after a node, by the node's index, so that they can be freed."""
     last: dict[str, int] = {}
     for index, node in enumerate(module.nodes):
         last.setdefault(node.name, index)

@@ -69,8 +69,8 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
-        code, what = ("TP0303", "ends too early") if _is_cut(text, error) else ("TP0302", "is not JSON")
-        raise ManifestError(code, f"the manifest {what}: {error}", where=f"{path}:{error.lineno}") from error
+        code, fault = ("TP0303", "ends too early") if _is_cut(text, error) else ("TP0302", "is not JSON")
+        raise ManifestError(code, f"the manifest {fault}: {error}", where=f"{path}:{error.lineno}") from error
     except RecursionError as error:
         raise ManifestError("TP0302", "the manifest is nested too deeply", where=str(path)) from error
     if not isinstance(data, dict):
@@ -79,7 +79,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _is_cut(text: str, error: json.JSONDecodeError) -> bool:
-    """Whether the text would have been JSON, had it gone on."""
+    """Whether a text that is not JSON may be the beginning of JSON."""
     if not text.strip():
         return True
     if not text.lstrip().startswith("{"):

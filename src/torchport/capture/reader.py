@@ -21,7 +21,7 @@ from torchport.errors import CaptureError
 
 
 class Owner(Protocol):
-    """What a reader needs to know of the whole model."""
+    """The graph that a module belongs to: what a reader needs to know of the whole."""
 
     labels: list[str]
     own_tensors: set[str]
@@ -37,11 +37,11 @@ class Owner(Protocol):
 
 
 _PURE = {"aten.detach_.default": "aten.detach.default"}
-"""Operations in place that change no values, and what they are called where nothing is in place."""
+"""Operations that work in place without changing values, and the ones that stand for them in a graph."""
 
 
 class GraphReader:
-    """Reads one module's fx graph: sizes become expressions, getitem becomes an index of a Ref."""
+    """Reads the fx graph of one module; the fields hold what was found."""
 
     def __init__(self, owner: Owner, key: str, module: torch.nn.Module, graph: torch.fx.Graph):
         self.owner, self.key, self.module, self.graph = owner, key, module, graph
@@ -74,7 +74,7 @@ class GraphReader:
         return self.children
 
     def _place(self, node: torch.fx.Node) -> str | None:
-        """Where a node that cannot be read comes from: the child that is called, a line, or this module."""
+        """The place of a node that cannot be read: the child that it calls, its line, or this module."""
         if node.op == "call_module":
             return f"{self.key}.{node.target}" if self.key else str(node.target)
         return line_of(node) or self.key or None
@@ -108,7 +108,7 @@ class GraphReader:
         self.refs[node] = g.Ref(node.name)
 
     def _constant(self, path: str) -> str:
-        """Export numbers constants through the whole model; equal modules must have equal names."""
+        """The name of a constant. It counts within the module, so that equal modules have equal names."""
         return self.constants.setdefault(path, self._within(f"constant_{len(self.constants)}"))
 
     def _within(self, name: str) -> str:
@@ -137,7 +137,7 @@ class GraphReader:
         return graph
 
     def _call_line(self, child: str) -> str | None:
-        """Where this module's source calls a child: calls carry no trace, but what the child computes does."""
+        """The line of this module that calls a child, as the child's operations tell it: a call itself has no line."""
         inner = _first_traced(self.owner.tree, child)
         if inner is None:
             return None
@@ -231,7 +231,7 @@ class GraphReader:
         )
 
     def _add_hints(self) -> None:
-        """Names values after the variables that the source assigns them to."""
+        """Names values after the variables that the user's source assigns them to."""
         groups: dict[source.Statement, list[int]] = defaultdict(list)
         for index, node in enumerate(self.nodes):
             place = node.source.rpartition(":") if node.source else None
@@ -297,7 +297,8 @@ def _first_traced(tree: torch.nn.Module, key: str) -> torch.fx.Node | None:
             and {"stack_trace", "nn_module_stack"} <= node.meta.keys()
             and _is_tensor(node)
         ):
-            return node
+            traced: torch.fx.Node = node
+            return traced
     return None
 
 

@@ -39,16 +39,16 @@ from torchport.trace.writing import write_tensors
 
 @dataclass(frozen=True)
 class Capture:
-    """A recorded model. `golden` and `truth` are empty for a model on the meta device."""
+    """A recorded model. `golden` and `truth` are empty if the model is on the meta device."""
 
     graph: Graph
     plan: Plan
     weights: Weights
-    """The model's own tensors, which are read one at a time; a plain dict of tensors will do, too."""
+    """The model's own tensors, not copies: save before the model is changed. A plain dict of tensors will do, too."""
     golden: dict[str, torch.Tensor] = field(default_factory=dict)
     truth: dict[str, torch.Tensor] = field(default_factory=dict)
     export_error: CaptureError | None = None
-    """Why the graph is missing, when only hooks could record the model."""
+    """Why torch.export failed, if hooks had to record a part of the model."""
     writes: tuple[str, ...] = ()
     """Buffers that the model writes to when it is called, which a port does not."""
 
@@ -68,7 +68,7 @@ class Capture:
         return replace(self, graph=replace(self.graph, name=name))
 
     def save(self, directory: str | Path, name: str | None = None) -> dict[str, Path]:
-        """Writes the capture's files and says which; the manifest comes last, so that it never lies."""
+        """Writes the capture's files, and gives their paths. The manifest comes last: if it is there, all are."""
         folder, name = Path(directory), name or self.name
         paths = {kind: folder / f"{name}_{kind}.safetensors" for kind in ("trace", "truth", "weights")}
         metadata = {"schema": "1", "root": self.plan.root}
@@ -107,7 +107,7 @@ class Capture:
 
 
 def _forget(paths: list[Path]) -> None:
-    """Takes away the files of an earlier recording, which would not belong to this one's."""
+    """Removes the files of an earlier recording, which would not belong to this one."""
     for path in paths:
         try:
             path.unlink(missing_ok=True)
@@ -132,7 +132,7 @@ class GoldenRecorder:
     @classmethod
     @contextmanager
     def watching(cls, made: list[GoldenRecorder]) -> Iterator[None]:
-        """Notes every recorder that is made meanwhile, so that a script's recordings can be found."""
+        """Within, every recorder that is made is added to `made`, so that a script's recordings can be found."""
         cls._made = made
         try:
             yield
@@ -160,10 +160,10 @@ def record(
     truth: bool = True,
     decompose: export.Decompose | None = None,
 ) -> Capture:
-    """Runs the model once with every module watched. `ops` keeps the value of each operation, too.
+    """Captures a model's graph, and the value of every module call. `ops` keeps the value of each operation, too.
 
-    When torch.export cannot follow the model, hooks record what can be seen without a graph, and the
-    `export_error` of the capture says why.
+    If torch.export cannot follow the model, hooks record what can be seen without a graph, and the capture's
+    `export_error` says why.
     """
     given: tuple[Any, ...] = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     named: dict[str, Any] = dict(kwargs or {})
@@ -214,7 +214,7 @@ def _export(
     wish: symbols.Wish | None,
     decompose: export.Decompose | None,
 ) -> Exported:
-    """The graph with the axes free that were asked for; those that we chose are given up where need be."""
+    """The graph with the axes free that were asked for; axes that nobody asked for are fixed if export needs that."""
 
     def with_free(axes: symbols.Wish | None) -> Exported:
         with state_kept(model, runs=False):

@@ -1,4 +1,4 @@
-"""What the user's source says about a node: the line it came from, and the variable it was assigned to."""
+"""What the user's source says about a node: the line that it came from, and the variable that it is assigned to."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def frames(stack_trace: str | None) -> list[tuple[str, int]]:
 
 
 def is_of_torch(source: str | None) -> bool:
-    """Whether a line is torch's own, such as that of nn.Sequential which calls the next layer."""
+    """Whether a line is in torch itself, such as the line of nn.Sequential that calls the next layer."""
     return source is not None and re.search(r"[/\\]torch[/\\](nn|_\w+|ao|utils)[/\\]", source) is not None
 
 
@@ -42,7 +42,10 @@ def innermost_frame(stack_trace: str | None) -> tuple[str, int] | None:
 
 
 def user_line(error: BaseException) -> str | None:
-    """The deepest line outside torch, torchport and Python's own library: the user's, who can mend it."""
+    """The deepest line of the user's code that an error passed through, or None if it passed through none.
+
+    Lines of torch, torchport and Python's own library do not count.
+    """
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f"{error.filename}:{error.lineno}"
     found = None
@@ -59,7 +62,7 @@ def _is_of_python(file: str) -> bool:
 
 
 def definition(function: Any) -> str | None:
-    """Where a function or class begins."""
+    """The line at which a function or class begins, or None if its source is not to be had."""
     try:
         lines = inspect.getsourcelines(inspect.unwrap(function))
         return f"{inspect.getsourcefile(inspect.unwrap(function))}:{lines[1]}"
@@ -68,7 +71,7 @@ def definition(function: Any) -> str | None:
 
 
 def statement_at(file: str, line: int) -> Statement | None:
-    """The assignment that covers a line, or None where the line assigns nothing by name."""
+    """The assignment that covers a line, or None if the line assigns nothing to a name."""
     best: ast.stmt | None = None
     for statement in _assignments(file):
         end = statement.end_lineno or statement.lineno

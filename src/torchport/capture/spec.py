@@ -1,4 +1,4 @@
-"""SPEC: how a model is named on a command line, `path/to/file.py:callable` or `package.module:callable`.
+"""Loads the model that a SPEC names: `path/to/file.py:callable` or `package.module:callable`.
 
 In: the text. Out: the model, its positional and its keyword arguments.
 """
@@ -73,7 +73,7 @@ def _module(name: str) -> ModuleType:
 
 
 def load_file(path: Path) -> ModuleType:
-    """Imports a Python file under its own name, with its folder on the path as Python itself would."""
+    """Imports a Python file under its own name, with its folder on the path, as Python itself does for a script."""
     place = path.resolve()
     with _on_path(place.parent, for_good=True):
         definition_ = importlib.util.spec_from_file_location(_free_name(place), place)
@@ -118,7 +118,7 @@ def run_script(path: Path) -> None:
 
 @contextmanager
 def _on_path(folder: Path, for_good: bool = False) -> Iterator[None]:
-    """Python files see their neighbours, and a model's code may import some only when it runs."""
+    """Within, Python files in the folder can be imported; `for_good` if a model's code may import some when it runs."""
     added = str(folder) not in sys.path
     if added:
         sys.path.insert(0, str(folder))
@@ -131,9 +131,9 @@ def _on_path(folder: Path, for_good: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _users_errors(
-    what: str, fix: str, kind: type[TorchportError] = SpecError, code: str = "TP0104"
+    subject: str, fix: str, kind: type[TorchportError] = SpecError, code: str = "TP0104"
 ) -> Iterator[None]:
-    """What the user's own code raises, with a code and the user's line."""
+    """Within, whatever the user's own code raises becomes an error with a code and the user's line."""
     try:
         yield
     except TorchportError:
@@ -141,11 +141,11 @@ def _users_errors(
     except SystemExit as error:
         if kind is not SpecError:
             raise
-        raise kind(code, f"{what} ends Python by sys.exit", where=user_line(error), fix=fix) from error
+        raise kind(code, f"{subject} ends Python by sys.exit", where=user_line(error), fix=fix) from error
     except Exception as error:
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
         raise kind(
-            code, f"{what} raised {type(error).__name__}: {said}", where=user_line(error), fix=fix
+            code, f"{subject} raised {type(error).__name__}: {message}", where=user_line(error), fix=fix
         ) from error
 
 
@@ -174,6 +174,7 @@ def _callable(module: ModuleType, name: str, spec: str) -> Callable[[], Any]:
 
 
 def _required(function: Callable[..., Any]) -> list[str]:
+    """The parameters that a function cannot be called without."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -184,7 +185,7 @@ def _required(function: Callable[..., Any]) -> list[str]:
 
 
 def _subject(result: Any, spec: str, where: str | None) -> Subject:
-    wrong = _what_is_wrong(result)
+    wrong = _unlike_a_subject(result)
     if wrong is not None:
         raise SpecError(
             "TP0105",
@@ -196,7 +197,8 @@ def _subject(result: Any, spec: str, where: str | None) -> Subject:
     return Subject(model, tuple(args), dict(rest[0]) if rest else {})
 
 
-def _what_is_wrong(result: Any) -> str | None:
+def _unlike_a_subject(result: Any) -> str | None:
+    """What a SPEC's callable returned, in words, if that is not a model and its inputs."""
     if not isinstance(result, tuple):
         return "a model alone" if isinstance(result, torch.nn.Module) else type(result).__name__
     kinds = f"({', '.join(type(item).__name__ for item in result)})"

@@ -1,4 +1,4 @@
-"""Leaving no trace on a model: what a run changes of it is put back, and the noise of a run is kept down."""
+"""Leaves a model as it was: what a run changes of it is put back, and what torch prints meanwhile is held back."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, pyt
 _COPIED_BYTES = 64 * 2**20
 """How many bytes of buffers are copied before a run; larger buffers are copied if the run writes to them."""
 _TABLES = ("_parameters", "_buffers", "_modules")
-"""Dicts inside a module that are put back in place, because others may hold on to them."""
+"""Dicts of a module whose contents are put back, rather than the dicts themselves, which others may hold."""
 
 
 @contextmanager
 def as_it_was(model: torch.nn.Module) -> Iterator[None]:
-    """Eval mode and the plain attention path inside; afterwards mode, state and randomness are as before."""
+    """Within, the model is in eval mode and takes the plain attention path; afterwards it is as before.
+
+    That includes modes, attributes, buffers and torch's random state.
+    """
     fast_path = torch.backends.mha.get_fastpath_enabled()
     devices = {p.device for p in model.parameters() if p.is_cuda}
     with torch.random.fork_rng(devices=[d.index for d in devices]), state_kept(model, runs=False):
@@ -111,6 +114,7 @@ def _written(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 
 def _snapshot(module: torch.nn.Module) -> dict[str, Any]:
+    """The attributes of a module; its tables together with a copy of their contents."""
     return {
         name: (value, dict(value)) if name in _TABLES and isinstance(value, dict) else value
         for name, value in vars(module).items()
@@ -131,13 +135,13 @@ def _put_back(module: torch.nn.Module, saved: dict[str, Any]) -> None:
 
 
 def copied(tree: Any) -> Any:
-    """The same inputs in memory of their own, so that a forward that writes to them does no harm."""
+    """A copy of the inputs in memory of its own, so that a forward that writes to its inputs does no harm."""
     return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), tree)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """torch.export tells of its troubles at length; what matters of that is in the error that it raises."""
+    """Within, nothing is logged or printed: torch.export repeats at length what is in the error that it raises."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

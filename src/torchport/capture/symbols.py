@@ -22,7 +22,10 @@ Wish = dict[str, tuple[int, ...]]
 
 
 def parse_dynamic(dynamic: str | Mapping[str, Any] | None) -> Wish | None:
-    """`input_ids:0,input_ids:1` or `{"input_ids": (0, 1)}`; None leaves the choice to us, "" frees none."""
+    """The axes that a user wants free, from `input_ids:0,input_ids:1` or `{"input_ids": (0, 1)}`.
+
+    None if the user leaves the choice to torchport; an empty text frees no axis.
+    """
     if dynamic is None:
         return None
     if not isinstance(dynamic, str):
@@ -55,7 +58,7 @@ def _checked(dynamic: Mapping[str, Any]) -> Wish:
 
 
 def not_free(wish: Wish, error: CaptureError) -> SpecError:
-    """That the model can be captured, but not with the axes free that were asked for."""
+    """The error for a model that can be captured, but not with the axes free that were asked for."""
     asked = ",".join(f"{name}:{axis}" for name, axes in wish.items() for axis in axes)
     said = str(error.__cause__ or error.message)
     fixed = [f"axis {axis} is always {size}" for axis, size in _SPECIALISED.findall(said)]
@@ -79,19 +82,18 @@ _SPECIALISED = re.compile(r"size\(\)\[(\d+)\] as dynamic but your code specializ
 _INFERRED = re.compile(r"inferred a static shape of (\d+) for dimension [^\n]*?shape\[(\d+)\]")
 
 
-def automatic(name: str, tensor: torch.Tensor) -> tuple[int, ...]:
-    """The axes that are worth leaving free without being asked: the batch, and the length of ids."""
-    del name
+def usual_axes(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The axes that are left free if nobody asks: the batch, and the length of token ids."""
     if tensor.ndim == 0:
         return ()
     return (0, 1) if tensor.ndim == 2 and not tensor.is_floating_point() else (0,)
 
 
 def choose_axes(inputs: Mapping[str, Any], wish: Wish | None) -> Wish:
-    """For each tensor input, the axes to leave free."""
+    """The axes to leave free of each tensor input; SpecError if the wish names one that is not there."""
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     if wish is None:
-        return {name: automatic(name, tensor) for name, tensor in tensors.items()}
+        return {name: usual_axes(tensor) for name, tensor in tensors.items()}
     for name, axes in wish.items():
         if name not in tensors:
             raise SpecError(
@@ -133,7 +135,7 @@ def dynamic_shapes(names: Sequence[str], axes: Wish, spec: Any, *, asked: bool) 
 
 
 def to_expr(value: Any, rename: Mapping[str, str]) -> Expr:
-    """A sympy expression over export's symbols as our own."""
+    """A sympy expression over torch's symbols as our own; CaptureError if it depends on more than input shapes."""
     if isinstance(value, int):
         return value
     if value.is_Integer:

@@ -1,4 +1,8 @@
-"""The values of a captured graph: what it computes, that the model agrees, and the float64 truth."""
+"""The values of a captured graph: golden values, the proof that the model agrees, and the float64 truth.
+
+In: a graph with its weights and inputs, and what the model itself returned. Out: the golden value of every trace key,
+and how far each is from the truth.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +65,7 @@ def with_values(
 
 
 def _as_their_nodes(graph: Graph, plan: Plan, distances: dict[str, torch.Tensor]) -> None:
-    """An output whose operation was put back before it is as far from the truth as that operation's value."""
+    """Gives an output the distance of the operation that computed it, whose golden value was put back before."""
     for call in plan.calls.values():
         for key, ref in zip(call.outputs, graph.modules[call.module].outputs, strict=True):
             node = f"{call.name}/{ref.name}"
@@ -70,14 +74,14 @@ def _as_their_nodes(graph: Graph, plan: Plan, distances: dict[str, torch.Tensor]
 
 
 def _unknown_keys(graph: Graph, plan: Plan) -> set[str]:
-    """Values of operations that are not known, which cannot be computed again in float64."""
+    """The keys of values that unknown operations returned, which cannot be computed again in float64."""
     guessed = {call.name for call in plan.calls.values() if hooks.is_unknown(graph.modules[call.module])}
     keys = {key for name in guessed for key in plan.calls[name].outputs}
     return keys | {key for call in plan.calls.values() if call.parent in guessed for key in call.inputs}
 
 
 def _must_agree(graph: Graph, captured: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
-    """The captured graph must compute what the model computed; the same kernels give the same bits."""
+    """CaptureError unless the captured graph computes what the model computed."""
     if len(captured) != len(eager):
         raise CaptureError(
             "TP0203", f"the captured graph gives {len(captured)} tensors, the model {len(eager)}"

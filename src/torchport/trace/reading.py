@@ -22,7 +22,7 @@ class Trace:
         self.root = metadata.get("root")
         self.aliases = _aliases(metadata, path)
         self.begun = _begun(metadata, path)
-        """The calls that were made and have inputs, where the run says so."""
+        """The calls that were made and have inputs; None if the run does not say."""
         self._keys = frozenset(self._file.keys())
 
     def __enter__(self) -> Self:
@@ -45,7 +45,7 @@ class Trace:
         return iter(self._keys)
 
     def resolve(self, key: str) -> str:
-        """The key under which the tensor is stored; `key` itself where it is not an alias."""
+        """The key under which the tensor is stored: `key` itself, unless it is an alias."""
         seen = {key}
         while key not in self._keys and key in self.aliases:
             key = self.aliases[key]

@@ -44,7 +44,7 @@ def _entry(name: str, tensor: torch.Tensor) -> layout.Entry:
 
 
 def _write_values(file: BinaryIO, tensor: torch.Tensor, entry: layout.Entry) -> None:
-    """Writes the values in a row. A tensor is copied only if it lies elsewhere, or not in a row."""
+    """Writes the values in a row. A tensor is copied only if it is on another device, or not in a row itself."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     values = plain.reshape(-1).view(torch.uint8).numpy()
     if values.nbytes != entry.nbytes:
@@ -53,6 +53,7 @@ def _write_values(file: BinaryIO, tensor: torch.Tensor, entry: layout.Entry) -> 
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """All tensors of a file, by name."""
     try:
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError) as error:
