@@ -43,17 +43,20 @@ def test_planted_faults_are_detected_and_traced_to_their_layer(subject: Subject)
     assert missed(outcomes) == []
 
 
+@pytest.mark.slow
 def test_planted_fault_moves_its_layer_by_more_than_noise(subject: Subject) -> None:
     for fault in subject.all_faults(SAMPLE[subject.name]):
         assert fault.effect.is_real
         assert fault.effect.owner in (fault.culprit, None)
 
 
+@pytest.mark.slow
 def test_graph_without_a_fault_has_no_effect(subject: Subject) -> None:
     capture = subject.capture
     assert effect_of(capture, capture.graph, capture.weights) == NOTHING
 
 
+@pytest.mark.slow
 def test_fault_is_planted_too_when_the_layer_is_converted_by_itself(subject: Subject) -> None:
     graph, plan = subject.capture.graph, subject.capture.plan
     sizes = {

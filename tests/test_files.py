@@ -62,6 +62,7 @@ except DiskError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_safetensors_is_a_coded_error_and_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITE_WITH_LITTLE_ROOM, str(tmp_path / "t.safetensors")]
     answer = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -266,6 +266,7 @@ def test_other_names_are_mapped_and_missing_ones_named() -> None:
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.slow
 def test_a_compiled_module_is_judged_by_its_parameters_and_inputs(backend: str) -> None:
     model = net()
     report = compare_gradients(model, torch.compile(model, backend=backend), X)

@@ -77,6 +77,7 @@ def test_arguments_by_name_and_by_position_are_the_same_inputs() -> None:
     assert report.passed and report.compared == 8
 
 
+@pytest.mark.slow
 def test_attention_by_other_kernels_passes_at_every_layer_of_a_bert() -> None:
     transformers = pytest.importorskip("transformers")
     sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 96}
@@ -295,6 +296,7 @@ def test_other_inputs_of_a_module_are_stated() -> None:
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.slow
 def test_a_compiled_module_is_judged_by_its_outputs(backend: str) -> None:
     model = net()
     report = compare_models(model, torch.compile(model, backend=backend), X)

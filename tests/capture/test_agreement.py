@@ -40,6 +40,7 @@ def test_values_that_are_not_finite_agree_by_place() -> None:
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(sorted(LAYERS)), min_size=1, max_size=6), st.integers(1, 3))
+@pytest.mark.slow
 def test_any_stack_of_layers_is_recorded_as_torch_computes_it(names: list[str], batch: int) -> None:
     model = nn.Sequential(*(LAYERS[name]() for name in names)).eval()
     x = torch.randn(batch, 6)

@@ -97,6 +97,7 @@ def test_integers_that_are_one_float_are_still_told_apart() -> None:
     assert (sums.mismatches, sums.max_abs, sums.worst_at) == (2, 2.0**62, 2)
 
 
+@pytest.mark.slow
 def test_a_larger_file_takes_no_more_memory_and_torch_is_not_loaded(tmp_path: Path) -> None:
     held = []
     for number in (1, 12):

@@ -37,7 +37,13 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=MODELS)
+SLOW = ("bert", "llama")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in MODELS],
+)
 def recording(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     model, args = MODELS[request.param]()[:2]
     made = recorded(model, args, tmp_path_factory.mktemp(request.param))

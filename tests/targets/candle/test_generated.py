@@ -54,6 +54,7 @@ def test_bert_reads_as_the_snapshot(rust: SnapshotAssertion, tmp_path: Path) -> 
     assert source(bert(2, tmp_path)) == rust
 
 
+@pytest.mark.slow
 def test_resnet18_reads_as_the_snapshot(rust: SnapshotAssertion, tmp_path: Path) -> None:
     model, args = zoo.ZOO["resnet18"]()
     assert source(make_port(model, args, out=tmp_path, name="resnet18")) == rust
