@@ -7,13 +7,22 @@ CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/torchport
 export CARGO_TARGET_DIR := $(CACHE)/target
 export CARGO_TERM_PROGRESS_WHEN := never
 
+define CHECK_PYTHON
+import re, sys
+supported = re.search(r'requires-python = ">=3\.(\d+),<3\.(\d+)"', open("pyproject.toml").read())
+first, beyond = map(int, supported.groups())
+if not (3, first) <= sys.version_info[:2] < (3, beyond):
+    sys.exit("torchport needs Python 3.%d to 3.%d, this is %d.%d" % (first, beyond - 1, *sys.version_info[:2]))
+endef
+export CHECK_PYTHON
+
 .PHONY: setup demo test test-fast lint test-rust test-python zoo bench faults lock cargo chromium
 
 setup: $(VENV)/.synced
 
 $(VENV)/.synced: requirements.lock pyproject.toml
 	@echo "== Python packages into $(VENV) (torch is large: a few minutes the first time)"
-	@$(PYTHON) -c 'import sys; sys.exit("torchport needs Python 3.11 to 3.13, this is %d.%d" % sys.version_info[:2] if not (3, 11) <= sys.version_info[:2] < (3, 14) else 0)'
+	@$(PYTHON) -c "$$CHECK_PYTHON"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@command -v uv >/dev/null || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	@$(UV) pip sync --quiet --python $(BIN)/python requirements.lock

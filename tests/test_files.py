@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ import torch
 from safetensors.torch import save_file
 
 from torchport.errors import DiskError
-from torchport.files import atomic_write, write_atomically
+from torchport.files import atomic_write, cache_directory, write_atomically
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_text_and_bytes_are_written_and_directories_made(tmp_path: Path) -> None:
@@ -74,3 +77,20 @@ def test_a_directory_that_cannot_be_made_is_a_coded_error(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError, match="TP0330"):
         write_atomically(tmp_path / "file" / "a", b"")
+
+
+@pytest.mark.parametrize("caches", ["/elsewhere", "", None])
+def test_the_makefile_and_a_repro_name_the_same_cache(
+    caches: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if caches is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", caches)
+    expected = (Path(caches) if caches else tmp_path / ".cache") / "torchport"
+    assert cache_directory() == expected
+    command = ["make", "--silent", "--directory", str(ROOT), "--eval", "cache: ; @echo $(CACHE)", "cache"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == str(expected)
+    sources = [path.read_text() for path in (ROOT / "src" / "torchport" / "targets").rglob("repro*.py")]
+    (written,) = re.findall(r"^    cache = (.*)$", "".join(sources), re.MULTILINE)
+    assert eval(written, {"os": os, "Path": Path}) == expected

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from platformdirs.unix import Unix
+
 from torchport.errors import DiskError
 
 
@@ -67,6 +69,5 @@ def _disk_error(target: Path, error: Exception) -> DiskError:
 
 
 def cache_directory() -> Path:
-    """Where what is built once per machine lies."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "torchport"
+    """The folder for whatever is built once per machine; on every system the one that the Makefile names."""
+    return Unix("torchport").user_cache_path

@@ -1,7 +1,10 @@
 """The doctor says what is missing and how to get it, and is ill only for what is needed."""
 
 import json
+import platform
+import re
 import stat
+import tomllib
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -96,7 +99,26 @@ def test_candle_is_found_once_it_is_built(torchport: Torchport, tools: Path) -> 
     assert found(torchport)[1]["candle"]["status"] == "ok"
 
 
-def test_the_range_of_torch_is_that_of_the_package() -> None:
-    project = Path(__file__).parents[2] / "pyproject.toml"
-    assert f'"torch{diagnosis._range(diagnosis.TORCH)}"' in project.read_text()
-    assert f'requires-python = "{diagnosis._range(diagnosis.PYTHON)}"' in project.read_text()
+def test_ranges_and_extras_are_those_of_the_package(
+    torchport: Torchport, tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    monkeypatch.setattr(diagnosis, "version", lambda name: "1.0")
+    monkeypatch.setattr(platform, "python_version_tuple", lambda: ("3", "10", "0"))
+    _, findings = found(torchport)
+    assert findings["python"]["found"].endswith(f"which is not {project['requires-python']}")
+    for name in ("python", "torch"):
+        assert findings[name]["status"] == "missing"
+    assert f"torch{findings['torch']['found'].rpartition(' ')[2]}" in project["dependencies"]
+    for extra in ("html", "tui", "dataframe", "zoo"):
+        names = {re.match(r"[\w-]+", line).group() for line in project["optional-dependencies"][extra]}
+        assert names <= findings.keys()
+    assert "pytest" not in findings
+
+
+def test_a_package_that_is_not_installed_has_no_ranges(
+    torchport: Torchport, tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "_PACKAGE", "no-such-package")
+    code, findings = found(torchport)
+    assert code == 0 and findings["torch"]["status"] == "ok" and "textual" not in findings

@@ -2,26 +2,25 @@
 
 import os
 import platform
-import re
 import shutil
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from torchport.files import cache_directory
 from torchport.targets.base import Finding
 from torchport.targets.registry import requirements, target_names
 
-Range = tuple[tuple[int, int], tuple[int, int]]
-"""From the first version that is supported to the first that is not."""
-PYTHON: Range = ((3, 11), (3, 14))
-TORCH: Range = ((2, 11), (2, 16))
-_EXTRAS = {
-    "altair": "for report --format html: pip install 'torchport[html]'",
-    "textual": "for torchport tui: pip install 'torchport[tui]'",
-    "pandas": "for Report.to_dataframe(): pip install 'torchport[dataframe]'",
-    "transformers": "for the examples: pip install 'torchport[zoo]'",
-    "torchvision": "for the examples: pip install 'torchport[zoo]'",
-    "timm": "for the examples: pip install 'torchport[zoo]'",
+_PACKAGE = "torchport"
+_PURPOSES = {
+    "html": "for report --format html",
+    "tui": "for torchport tui",
+    "dataframe": "for Report.to_dataframe()",
+    "zoo": "for the examples",
 }
+"""What each extra of the package is for; those that only developers need are left out."""
 
 
 def diagnose() -> list[Finding]:
@@ -31,32 +30,53 @@ def diagnose() -> list[Finding]:
         Finding("targets", "ok", ", ".join(target_names())),
         *(look() for look in requirements()),
         _cache(),
-        *(_extra(name, fix) for name, fix in _EXTRAS.items()),
+        *_extras(),
     ]
 
 
 def _python() -> Finding:
-    return _in_range("python", platform.python_version(), PYTHON, "Use a supported Python.")
+    # Not the whole version: a build of one's own may call itself 3.11.7+, which no range knows.
+    found = ".".join(platform.python_version_tuple()[:2])
+    if _python_range().contains(found):
+        return Finding("python", "ok", platform.python_version())
+    return _out_of_range("python", platform.python_version(), _python_range(), "Use a supported Python.")
 
 
 def _torch() -> Finding:
-    fix = f"Run `pip install 'torch{_range(TORCH)}'`."
+    supported = next((one.specifier for one in _requirements() if one.name == "torch"), SpecifierSet())
+    fix = f"Run `pip install 'torch{_text(supported)}'`."
     try:
-        return _in_range("torch", version("torch"), TORCH, fix)
+        found = version("torch")
     except PackageNotFoundError:
         return Finding("torch", "missing", "not installed", fix)
+    if supported.contains(found, prereleases=True):
+        return Finding("torch", "ok", found)
+    return _out_of_range("torch", found, supported, fix)
 
 
-def _in_range(name: str, found: str, supported: Range, fix: str) -> Finding:
-    low, high = supported
-    if low <= tuple(int(number) for number in re.findall(r"\d+", found)[:2]) < high:
-        return Finding(name, "ok", found)
-    return Finding(name, "missing", f"{found}, which is not {_range(supported)}", fix)
+def _out_of_range(name: str, found: str, supported: SpecifierSet, fix: str) -> Finding:
+    return Finding(name, "missing", f"{found}, which is not {_text(supported)}", fix)
 
 
-def _range(supported: Range) -> str:
-    (low_major, low_minor), (high_major, high_minor) = supported
-    return f">={low_major}.{low_minor},<{high_major}.{high_minor}"
+def _python_range() -> SpecifierSet:
+    """The versions of Python that the package is for; any, if the package runs without being installed."""
+    try:
+        return SpecifierSet(metadata(_PACKAGE)["Requires-Python"])
+    except PackageNotFoundError:
+        return SpecifierSet()
+
+
+def _requirements() -> list[Requirement]:
+    """What the package needs, and what each of its extras adds; nothing, if it runs without being installed."""
+    try:
+        return [Requirement(line) for line in requires(_PACKAGE) or ()]
+    except PackageNotFoundError:
+        return []
+
+
+def _text(supported: SpecifierSet) -> str:
+    """A range with its lower end first."""
+    return ",".join(sorted(map(str, supported), reverse=True))
 
 
 def _cache() -> Finding:
@@ -67,6 +87,19 @@ def _cache() -> Finding:
         return Finding("cache", "missing", f"{cache} cannot be written", fix)
     free = shutil.disk_usage(parent).free / 2**30
     return Finding("cache", "ok", f"{cache} ({free:.0f} GiB free)")
+
+
+def _extras() -> Iterator[Finding]:
+    """The packages that the extras need, each once."""
+    for extra, purpose in _PURPOSES.items():
+        for requirement in _requirements():
+            if _is_added_by(extra, requirement):
+                yield _extra(requirement.name, f"{purpose}: pip install '{_PACKAGE}[{extra}]'")
+
+
+def _is_added_by(extra: str, requirement: Requirement) -> bool:
+    marker = requirement.marker
+    return marker is not None and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
 
 
 def _extra(name: str, fix: str) -> Finding:

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 
 from torchport.diff.stored import Stored
 from torchport.parity.accumulate import Sums
@@ -106,4 +107,4 @@ def _sum_up(piece: _Piece, rooms: threading.local, forget: bool) -> Sums:
 
 def _memory() -> int:
     """Bytes of memory that this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(psutil.virtual_memory().total)

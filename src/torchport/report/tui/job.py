@@ -35,7 +35,7 @@ class Job:
         self._begun: list[tuple[str, float]] = []
         self._ended: float | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._before = processes.descendants(os.getpid())
+        self._before = processes.descendants()
         reader, self.sink = os.pipe()
         """`sink` is a file descriptor: what is written to it is `printed`."""
         threading.Thread(target=self._read, args=(reader,), daemon=True).start()
@@ -63,7 +63,7 @@ class Job:
         if (thread := self._thread.ident) is not None:
             raised = ctypes.py_object(KeyboardInterrupt)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
-        processes.end(processes.descendants(os.getpid()) - self._before)
+        processes.end(processes.descendants() - self._before)
 
     def wait(self, seconds: float) -> None:
         self._thread.join(seconds)
