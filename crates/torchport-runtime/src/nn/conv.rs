@@ -1,6 +1,6 @@
 //! `torch.nn.Conv1d`, `Conv2d` and `Conv3d`: one type for any number of spatial axes.
 
-use crate::check::Probe;
+use super::convolution::{constructors, Convolution, Grouped};
 use crate::ops::{self, PadMode};
 use candle::{Module, Result, Tensor};
 use candle_nn::VarBuilder;
@@ -26,47 +26,20 @@ impl<const N: usize> Default for ConvConfig<N> {
     }
 }
 
-#[derive(Debug, Clone)]
-pub struct Conv<const N: usize> {
-    probe: Probe,
-    weight: Tensor,
-    bias: Option<Tensor>,
-    cfg: ConvConfig<N>,
+impl<const N: usize> Grouped for ConvConfig<N> {
+    const TRANSPOSED: bool = false;
+
+    fn groups(&self) -> usize {
+        self.groups
+    }
 }
 
+pub type Conv<const N: usize> = Convolution<ConvConfig<N>>;
 pub type Conv1d = Conv<1>;
 pub type Conv2d = Conv<2>;
 pub type Conv3d = Conv<3>;
 
 impl<const N: usize> Conv<N> {
-    fn new(
-        in_channels: usize,
-        out_channels: usize,
-        kernel: [usize; N],
-        cfg: ConvConfig<N>,
-        bias: bool,
-        vb: VarBuilder,
-    ) -> Result<Self> {
-        let shape = kernel_shape(out_channels, in_channels, cfg.groups, kernel)?;
-        let weight = vb.get(shape, "weight")?;
-        let bias = bias.then(|| vb.get(out_channels, "bias")).transpose()?;
-        let probe = Probe::new(&vb);
-        Ok(Self {
-            probe,
-            weight,
-            bias,
-            cfg,
-        })
-    }
-
-    pub fn weight(&self) -> &Tensor {
-        &self.weight
-    }
-
-    pub fn bias(&self) -> Option<&Tensor> {
-        self.bias.as_ref()
-    }
-
     /// Only zeros are padded by the convolution itself.
     fn pad(&self, xs: Tensor) -> Result<(Tensor, [usize; N])> {
         let ConvConfig {
@@ -101,45 +74,12 @@ impl<const N: usize> Module for Conv<N> {
     }
 }
 
-/// The shape of a kernel from `inner` channels, shared out over the groups, to `outer`.
-pub(super) fn kernel_shape<const N: usize>(
-    outer: usize,
-    inner: usize,
-    groups: usize,
-    kernel: [usize; N],
-) -> Result<Vec<usize>> {
-    if groups == 0 || !inner.is_multiple_of(groups) || !outer.is_multiple_of(groups) {
-        candle::bail!("{inner} and {outer} channels do not divide into {groups} groups")
-    }
-    Ok([&[outer, inner / groups], &kernel[..]].concat())
-}
-
-macro_rules! constructors {
-    ($($rank:literal: $with_bias:ident, $no_bias:ident;)+) => {$(
-        pub fn $with_bias(
-            in_channels: usize,
-            out_channels: usize,
-            kernel: [usize; $rank],
-            cfg: ConvConfig<$rank>,
-            vb: VarBuilder,
-        ) -> Result<Conv<$rank>> {
-            Conv::new(in_channels, out_channels, kernel, cfg, true, vb)
-        }
-
-        pub fn $no_bias(
-            in_channels: usize,
-            out_channels: usize,
-            kernel: [usize; $rank],
-            cfg: ConvConfig<$rank>,
-            vb: VarBuilder,
-        ) -> Result<Conv<$rank>> {
-            Conv::new(in_channels, out_channels, kernel, cfg, false, vb)
-        }
-    )+};
-}
-
 constructors! {
-    1: conv1d, conv1d_no_bias;
-    2: conv2d, conv2d_no_bias;
-    3: conv3d, conv3d_no_bias;
+    ConvConfig:
+    conv1d(rank: 1, bias: true);
+    conv1d_no_bias(rank: 1, bias: false);
+    conv2d(rank: 2, bias: true);
+    conv2d_no_bias(rank: 2, bias: false);
+    conv3d(rank: 3, bias: true);
+    conv3d_no_bias(rank: 3, bias: false);
 }

@@ -1,7 +1,6 @@
 //! `torch.nn.ConvTranspose1d`, `ConvTranspose2d` and `ConvTranspose3d`.
 
-use super::conv::kernel_shape;
-use crate::check::Probe;
+use super::convolution::{constructors, Convolution, Grouped};
 use crate::ops;
 use candle::{Module, Result, Tensor};
 use candle_nn::VarBuilder;
@@ -27,47 +26,18 @@ impl<const N: usize> Default for ConvTransposeConfig<N> {
     }
 }
 
-#[derive(Debug, Clone)]
-pub struct ConvTranspose<const N: usize> {
-    probe: Probe,
-    weight: Tensor,
-    bias: Option<Tensor>,
-    cfg: ConvTransposeConfig<N>,
+impl<const N: usize> Grouped for ConvTransposeConfig<N> {
+    const TRANSPOSED: bool = true;
+
+    fn groups(&self) -> usize {
+        self.groups
+    }
 }
 
+pub type ConvTranspose<const N: usize> = Convolution<ConvTransposeConfig<N>>;
 pub type ConvTranspose1d = ConvTranspose<1>;
 pub type ConvTranspose2d = ConvTranspose<2>;
 pub type ConvTranspose3d = ConvTranspose<3>;
-
-impl<const N: usize> ConvTranspose<N> {
-    fn new(
-        in_channels: usize,
-        out_channels: usize,
-        kernel: [usize; N],
-        cfg: ConvTransposeConfig<N>,
-        bias: bool,
-        vb: VarBuilder,
-    ) -> Result<Self> {
-        let shape = kernel_shape(in_channels, out_channels, cfg.groups, kernel)?;
-        let weight = vb.get(shape, "weight")?;
-        let bias = bias.then(|| vb.get(out_channels, "bias")).transpose()?;
-        let probe = Probe::new(&vb);
-        Ok(Self {
-            probe,
-            weight,
-            bias,
-            cfg,
-        })
-    }
-
-    pub fn weight(&self) -> &Tensor {
-        &self.weight
-    }
-
-    pub fn bias(&self) -> Option<&Tensor> {
-        self.bias.as_ref()
-    }
-}
 
 impl<const N: usize> Module for ConvTranspose<N> {
     fn forward(&self, xs: &Tensor) -> Result<Tensor> {
@@ -87,32 +57,12 @@ impl<const N: usize> Module for ConvTranspose<N> {
     }
 }
 
-macro_rules! constructors {
-    ($($rank:literal: $with_bias:ident, $no_bias:ident;)+) => {$(
-        pub fn $with_bias(
-            in_channels: usize,
-            out_channels: usize,
-            kernel: [usize; $rank],
-            cfg: ConvTransposeConfig<$rank>,
-            vb: VarBuilder,
-        ) -> Result<ConvTranspose<$rank>> {
-            ConvTranspose::new(in_channels, out_channels, kernel, cfg, true, vb)
-        }
-
-        pub fn $no_bias(
-            in_channels: usize,
-            out_channels: usize,
-            kernel: [usize; $rank],
-            cfg: ConvTransposeConfig<$rank>,
-            vb: VarBuilder,
-        ) -> Result<ConvTranspose<$rank>> {
-            ConvTranspose::new(in_channels, out_channels, kernel, cfg, false, vb)
-        }
-    )+};
-}
-
 constructors! {
-    1: conv_transpose1d, conv_transpose1d_no_bias;
-    2: conv_transpose2d, conv_transpose2d_no_bias;
-    3: conv_transpose3d, conv_transpose3d_no_bias;
+    ConvTransposeConfig:
+    conv_transpose1d(rank: 1, bias: true);
+    conv_transpose1d_no_bias(rank: 1, bias: false);
+    conv_transpose2d(rank: 2, bias: true);
+    conv_transpose2d_no_bias(rank: 2, bias: false);
+    conv_transpose3d(rank: 3, bias: true);
+    conv_transpose3d_no_bias(rank: 3, bias: false);
 }

@@ -4,6 +4,7 @@
 mod activation;
 mod conv;
 mod conv_transpose;
+mod convolution;
 mod embedding;
 mod linear;
 mod norm;

@@ -49,6 +49,8 @@ mod softmax;
 mod sort;
 mod statistics;
 mod strided;
+#[cfg(test)]
+mod test_tensors;
 mod unary;
 mod unfold;
 mod upsample;

@@ -175,16 +175,9 @@ fn over_planes<T: WithDType, C: Copy + Send + Sync>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_tensors::{line, values};
     use super::*;
     use candle::Device;
-
-    fn line(values: &[f32]) -> Result<Tensor> {
-        Tensor::new(values, &Device::Cpu)?.reshape((1, 1, values.len()))
-    }
-
-    fn values(y: Tensor) -> Result<Vec<f32>> {
-        y.flatten_all()?.to_vec1()
-    }
 
     #[test]
     fn ceil_mode_adds_a_window_that_begins_inside() -> Result<()> {

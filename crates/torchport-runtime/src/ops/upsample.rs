@@ -27,11 +27,7 @@ pub fn upsample_linear(
     align_corners: bool,
     scales: &[Option<f64>],
 ) -> Result<Tensor> {
-    resample(
-        x,
-        &resized_axes(x, output, scales)?,
-        |axis, position, dtype| axis.linear(position, align_corners, dtype),
-    )
+    resample(x, output, align_corners, scales, Axis::linear)
 }
 
 /// Bicubic interpolation of the last two dims.
@@ -41,11 +37,7 @@ pub fn upsample_bicubic(
     align_corners: bool,
     scales: &[Option<f64>],
 ) -> Result<Tensor> {
-    resample(
-        x,
-        &resized_axes(x, output, scales)?,
-        |axis, position, dtype| axis.cubic(position, align_corners, dtype),
-    )
+    resample(x, output, align_corners, scales, Axis::cubic)
 }
 
 /// Moves factors of `r * r` channels into an image `r` times as high and wide.
@@ -91,15 +83,20 @@ fn resized_axes(x: &Tensor, output: &[usize], scales: &[Option<f64>]) -> Result<
 
 fn resample(
     x: &Tensor,
-    axes: &[Axis],
-    taps: impl Fn(&Axis, usize, DType) -> Taps,
+    output: &[usize],
+    align_corners: bool,
+    scales: &[Option<f64>],
+    taps: impl Fn(&Axis, usize, bool, DType) -> Taps,
 ) -> Result<Tensor> {
+    let axes = resized_axes(x, output, scales)?;
     let dtype = real_dtype("interpolation", x.dtype())?;
     let mut dims = x.dims().to_vec();
     for_real!(dtype, T => {
         let mut values = with_values::<T, _>(x, |x| Ok(x.to_vec()))?;
         for axis in axes.iter().rev() {
-            let table: Vec<Taps> = (0..axis.output).map(|i| taps(axis, i, dtype)).collect();
+            let table: Vec<Taps> = (0..axis.output)
+                .map(|i| taps(axis, i, align_corners, dtype))
+                .collect();
             let inner: usize = dims[axis.index + 1..].iter().product();
             values = resample_axis(&values, axis.input, inner, &table);
             dims[axis.index] = axis.output;
@@ -169,16 +166,9 @@ fn blend4<T: Real>(lines: [&[T]; 4], w: [T; 4], y: &mut [T]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_tensors::{line, values};
     use super::*;
     use candle::Device;
-
-    fn line(values: &[f32]) -> Result<Tensor> {
-        Tensor::new(values, &Device::Cpu)?.reshape((1, 1, values.len()))
-    }
-
-    fn values(y: Tensor) -> Result<Vec<f32>> {
-        y.flatten_all()?.to_vec1()
-    }
 
     #[test]
     fn nearest_rounds_down() -> Result<()> {

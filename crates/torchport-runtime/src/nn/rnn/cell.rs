@@ -6,7 +6,7 @@ use candle::{DType, Result, Tensor};
 use candle_nn::VarBuilder;
 
 /// A kind of cell with `STATES` state tensors, of which the first is the hidden state that is also the output.
-pub(super) trait Cell<const STATES: usize> {
+pub trait Cell<const STATES: usize> {
     /// Blocks of `hidden_size` rows in the weights.
     const GATES: usize;
 
@@ -20,7 +20,7 @@ pub(super) trait Cell<const STATES: usize> {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Weights {
+pub struct Weights {
     input: Tensor,
     hidden: Tensor,
     input_bias: Option<Tensor>,

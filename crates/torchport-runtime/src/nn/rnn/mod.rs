@@ -2,6 +2,7 @@
 
 mod cell;
 mod gru;
+mod hidden_state;
 mod lstm;
 mod simple;
 mod stack;

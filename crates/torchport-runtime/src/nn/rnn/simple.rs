@@ -1,9 +1,8 @@
 //! `torch.nn.RNN`.
 
 use super::cell::{Cell, Weights};
-use super::stack::Stack;
+use super::hidden_state::HiddenStateLayer;
 use super::RnnConfig;
-use crate::check::Probe;
 use crate::ops;
 use candle::{Result, Tensor};
 use candle_nn::VarBuilder;
@@ -32,27 +31,7 @@ impl Cell<1> for Nonlinearity {
     }
 }
 
-#[derive(Debug, Clone)]
-pub struct Rnn {
-    probe: Probe,
-    stack: Stack<Nonlinearity, 1>,
-}
-
-impl Rnn {
-    /// `(output, h_n)`, from a state of zeros.
-    pub fn forward(&self, xs: &Tensor) -> Result<(Tensor, Tensor)> {
-        let xs = self.probe.input(0, xs)?;
-        let (ys, [hidden]) = self.stack.forward(&xs, None)?;
-        self.probe.output((ys, hidden))
-    }
-
-    pub fn forward_with_state(&self, xs: &Tensor, h0: &Tensor) -> Result<(Tensor, Tensor)> {
-        let xs = self.probe.input(0, xs)?;
-        let h0 = self.probe.input(1, h0)?;
-        let (ys, [hidden]) = self.stack.forward(&xs, Some([&h0]))?;
-        self.probe.output((ys, hidden))
-    }
-}
+pub type Rnn = HiddenStateLayer<Nonlinearity>;
 
 pub fn rnn(
     input_size: usize,
@@ -61,12 +40,5 @@ pub fn rnn(
     nonlinearity: Nonlinearity,
     vb: VarBuilder,
 ) -> Result<Rnn> {
-    if cfg.proj_size != 0 {
-        candle::bail!("only an LSTM has a proj_size, not an RNN")
-    }
-    let sizes = [hidden_size];
-    Ok(Rnn {
-        stack: Stack::new(nonlinearity, input_size, hidden_size, sizes, &cfg, &vb)?,
-        probe: Probe::new(&vb),
-    })
+    Rnn::new("an RNN", nonlinearity, input_size, hidden_size, cfg, vb)
 }
