@@ -64,6 +64,7 @@ def _sentence(error: ErrorDetails, data: Any) -> str:
             return f"the size of {name} is {data['dims'][name]!r}"
         case (_, name, *_):
             return f"the axes of {name} are {data['dynamic'][name]!r}"
+    raise AssertionError("every place that can be wrong has a sentence")
 
 
 def wished_axes(dynamic: str | None, hints: Mapping[str, Any]) -> str | dict[str, tuple[int, ...]] | None:
