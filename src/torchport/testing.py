@@ -32,7 +32,7 @@ _NAMED = 6
 def assert_parity(
     reference: torch.nn.Module,
     candidate: Any,
-    args: tuple | list | torch.Tensor,
+    args: tuple[Any, ...] | list[Any] | torch.Tensor,
     kwargs: Mapping[str, Any] | None = None,
     *,
     rtol: float | None = None,
@@ -42,16 +42,18 @@ def assert_parity(
     map: Map | None = None,
     msg: str | None = None,
     out: str | Path | None = None,
+    explain: bool = True,
 ) -> Report:
     """Raises a ParityError, which is an AssertionError, unless the candidate computes what the reference computes.
 
     The candidate is another module, a function, or a `torchport.Port`. The report is that of the forward pass.
-    With `gradients`, those are compared as well, after it. `out` is a directory to keep the report and the traces in.
+    With `gradients`, those are compared as well, after it. `out` is a directory to keep the report, the traces and
+    snippets of failing layers in. If a layer fails, `explain` looks for the operation and the cause.
     """
     __tracebackhide__ = True
     if gradients and _is_port(candidate):
         raise UsageError("TP0801", "a port computes no gradients", fix="leave gradients=True out")
-    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map}
+    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map, "explain": explain}
     report = compare_models(reference, candidate, args, kwargs, **options, out=out)
     raise_unless_proven(report, msg)
     if gradients:
@@ -63,7 +65,7 @@ def assert_parity(
 def compare_models(
     reference: torch.nn.Module,
     candidate: Any,
-    args: tuple | list | torch.Tensor,
+    args: tuple[Any, ...] | list[Any] | torch.Tensor,
     kwargs: Mapping[str, Any] | None = None,
     *,
     rtol: float | None = None,
@@ -71,16 +73,17 @@ def compare_models(
     layers: bool = True,
     map: Map | None = None,
     out: str | Path | None = None,
+    explain: bool = True,
 ) -> Report:
     """The report that `assert_parity` judges by, whatever its verdict."""
     if not _is_port(candidate):
-        options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map, "out": out}
-        return compare_forward(reference, candidate, args, kwargs, **options)
+        options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map}
+        return compare_forward(reference, candidate, args, kwargs, **options, out=out, explain=explain)
     if map is not None or not layers:
         raise UsageError(
             "TP0801", "a port is compared at every layer by its own names: no map=, no layers=False"
         )
-    report = replace(candidate, model=reference).check(args, kwargs, rtol=rtol, atol=atol)
+    report = replace(candidate, model=reference).check(args, kwargs, rtol=rtol, atol=atol, explain=explain)
     if out is not None:
         report.write(Path(out) / "report.json")
     return report
@@ -127,7 +130,19 @@ def _culprit(divergence: Divergence) -> list[str]:
     if measured is None or measured.incomparable is not None:
         return lines
     lines.append(f"  error    {phrases.error(measured)} (rule: {measured.rule})")
-    return [*lines, *_distance(measured)]
+    return [*lines, *_distance(measured), *_cause(divergence)]
+
+
+def _cause(divergence: Divergence) -> list[str]:
+    """The operation, the causes that were found, and where the snippet is, as far as each is known."""
+    lines = []
+    if (operation := divergence.operation) is not None:
+        place = f" at {operation.source}" if operation.source else ""
+        lines.append(f"  op       {operation.op}{place}")
+    lines += [f"  suggest  {phrases.suggestion(one)}" for one in divergence.suggestions]
+    if divergence.snippet is not None:
+        lines.append(f"  snippet  {divergence.snippet}")
+    return lines
 
 
 def _distance(measured: Measured) -> list[str]:
