@@ -170,7 +170,7 @@ def test_a_verdict_stands_when_its_cause_cannot_be_looked_for(
 
     events: list[Event] = []
     made.watch = events.append
-    monkeypatch.setattr("torchport.porting.proof.explained", broken)
+    monkeypatch.setattr("torchport.explain.explanation.explained", broken)
     echo.change = lambda mode, values: {key: value + 1 for key, value in values.items()}
     report = made.check()
     assert report.status == "fail" and report.first_divergence is not None
