@@ -55,6 +55,7 @@ lint: setup cargo
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo --no-cache
 	@cargo fmt --all --check
 	@cargo clippy --quiet --all-targets -- -D warnings
 

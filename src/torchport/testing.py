@@ -32,7 +32,7 @@ _NAMED = 6
 def assert_parity(
     reference: torch.nn.Module,
     candidate: Any,
-    args: tuple | list | torch.Tensor,
+    args: tuple[Any, ...] | list[Any] | torch.Tensor,
     kwargs: Mapping[str, Any] | None = None,
     *,
     rtol: float | None = None,
@@ -63,7 +63,7 @@ def assert_parity(
 def compare_models(
     reference: torch.nn.Module,
     candidate: Any,
-    args: tuple | list | torch.Tensor,
+    args: tuple[Any, ...] | list[Any] | torch.Tensor,
     kwargs: Mapping[str, Any] | None = None,
     *,
     rtol: float | None = None,
@@ -80,7 +80,7 @@ def compare_models(
         raise UsageError(
             "TP0801", "a port is compared at every layer by its own names: no map=, no layers=False"
         )
-    report = replace(candidate, model=reference).check(args, kwargs, rtol=rtol, atol=atol)
+    report: Report = replace(candidate, model=reference).check(args, kwargs, rtol=rtol, atol=atol)
     if out is not None:
         report.write(Path(out) / "report.json")
     return report

@@ -236,16 +236,19 @@ class Sums:
 
 
 def _abs(row: np.ndarray) -> np.ndarray:
-    """The magnitudes, in the place of the numbers where they fit."""
-    return np.abs(row, out=row if row.dtype == np.float64 else None)
+    """The magnitudes; they take the place of the numbers if they fit there."""
+    magnitudes: np.ndarray = np.abs(row, out=row if row.dtype == np.float64 else None)
+    return magnitudes
 
 
 def _dots(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The sum of products along the last axis, the first factor conjugated, a block at a time."""
     size = first.shape[-1]
     whole = size - size % BLOCK
+    dots: np.ndarray
     if not whole:
-        return np.vecdot(first, second)
+        dots = np.vecdot(first, second)
+        return dots
     blocks = (*first.shape[:-1], -1, BLOCK)
     dots = np.vecdot(first[..., :whole].reshape(blocks), second[..., :whole].reshape(blocks)).sum(-1)
     return dots + np.vecdot(first[..., whole:], second[..., whole:]) if whole < size else dots

@@ -44,7 +44,7 @@ def drawings(graph: Graph, layers: Sequence[Layer], texts: Texts) -> dict[str, A
     """The drawings, the operations in them, and the drawing of each layer (None where the graph says nothing)."""
     plan = make_plan(graph)
     children = _children(layers)
-    numbers: dict[tuple, int] = {}
+    numbers: dict[tuple[Sketch, tuple[tuple[Any, ...], ...]], int] = {}
     made: list[dict[str, Any]] = []
     room = MOST_PLACES_OF_ALL
     of: list[int | None] = []

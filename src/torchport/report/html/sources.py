@@ -190,10 +190,11 @@ def _plain(name: str) -> str:
 
 def highlight(text: str, language: str) -> list[str]:
     """Each line as HTML in which only pygments' spans are markup."""
-    from pygments import highlight as run  # type: ignore[import-untyped]
-    from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
-    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments import highlight as run
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import get_lexer_by_name
 
     # stripnl off: a line keeps its number.
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    return run(text, lexer, HtmlFormatter(nowrap=True)).split("\n")
+    html: str = run(text, lexer, HtmlFormatter(nowrap=True))
+    return html.split("\n")
