@@ -19,7 +19,7 @@ def verdict(report: Report) -> Text:
 
 
 def doing(job: Job, tick: int) -> Text:
-    """What a running job is at; or that it failed."""
+    """The line on a job that is running or has failed."""
     if job.error is not None:
         return Text.assemble((" ERROR ", "bold white on red"), " ", (job.subject, "bold"))
     word = " STOPPING " if job.stopped else " PORTING "
@@ -30,7 +30,7 @@ def doing(job: Job, tick: int) -> Text:
 
 
 def taken(report: Report) -> Text:
-    """The steps of a finished run."""
+    """The steps of a finished run with their seconds."""
     seconds = {name: value for name, value in report.seconds if value is not None}
     parts = [_step(facts.PASS, name, value) for name, value in seconds.items()]
     total = [Text(f"{sum(seconds.values()):.1f} s", style="bold")] if seconds else []
@@ -38,7 +38,7 @@ def taken(report: Report) -> Text:
 
 
 def taking(job: Job, tick: int) -> Text:
-    """The steps of a job: done, being done, still to do."""
+    """The steps of a job: those that are done, the one being done, and those still to do."""
     seconds = job.seconds()
     ended = not job.alive
     parts = []
