@@ -1,4 +1,4 @@
-"""Writing files so that nothing is ever half-written: write beside, then rename."""
+"""Writing files so that none is ever half-written (write beside, then rename), and the folder for caches."""
 
 import os
 import tempfile
@@ -13,10 +13,10 @@ from torchport.errors import DiskError
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path in the same directory, which becomes `path` when the block succeeds.
+    """Gives a temporary path in the same directory; the file there becomes `path` if the block succeeds.
 
-    When the block fails, the temporary file is removed and `path` stays as it was. An OSError on
-    the way is a DiskError; whatever else the block raises passes through.
+    If the block fails, the temporary file is removed and `path` stays as it was. An OSError becomes
+    a DiskError; any other error of the block passes through.
     """
     target = Path(path)
     temporary: Path | None = None
@@ -37,7 +37,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | str) -> None:
-    """Write `data` (text as UTF-8) to `path`, or leave `path` as it was."""
+    """Writes `data` (text as UTF-8) to `path`; if that fails, `path` stays as it was."""
     content = data.encode() if isinstance(data, str) else data
     with atomic_write(path) as temporary:
         temporary.write_bytes(content)
@@ -50,14 +50,14 @@ def _temporary_beside(target: Path) -> Path:
 
 
 def _give_usual_permissions(path: Path) -> None:
-    # mkstemp and safetensors make files that only their owner can read.
+    # mkstemp and safetensors make files that only their owner can read; other files are not like that.
     mask = os.umask(0)
     os.umask(mask)
     path.chmod(0o666 & ~mask)
 
 
 def _is_from_the_disk(error: Exception) -> bool:
-    # safetensors writes from Rust, and its errors are not OSErrors but quote one.
+    # safetensors writes from Rust: its errors are no OSErrors, but have the text of one.
     return isinstance(error, OSError) or (
         type(error).__name__ == "SafetensorError" and "os error" in str(error)
     )

@@ -176,6 +176,10 @@ def test_tensors_that_are_not_dense_are_refused() -> None:
         record(nn.ReLU(), torch.eye(3).to_sparse())
 
 
+# Deprecated or not, there are such models.
+@pytest.mark.filterwarnings(
+    r"ignore:`torch\.jit\.trace(_method)?` is deprecated:FutureWarning:torch.jit._trace"
+)
 def test_a_torchscript_model_is_refused_with_the_way_out() -> None:
     with pytest.raises(TorchportError, match="TP0202.*TorchScript") as caught:
         record(torch.jit.trace(nn.Linear(4, 3), X), X)

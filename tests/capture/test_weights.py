@@ -45,6 +45,10 @@ def test_a_module_under_two_names_keeps_both() -> None:
     assert tied == {None, "first.weight", "first.bias"}
 
 
+# The old one is deprecated, and in many models.
+@pytest.mark.filterwarnings(
+    r"ignore:`torch\.nn\.utils\.weight_norm` is deprecated:FutureWarning:torch.nn.utils.weight_norm"
+)
 def test_weight_norm_and_spectral_norm_new_and_old() -> None:
     model = models.Normed()
     model(X)

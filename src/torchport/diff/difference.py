@@ -1,6 +1,6 @@
 """The difference of two sets of tensors, name by name: what `torchport diff` computes.
 
-In: two of what `sources` can open, A the reference and B the candidate. Out: a Difference.
+In: two sets of tensors that `sources` can open, A the reference and B the candidate. Out: a Difference.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def diff(
         if order is not None:
             names.both.sort(key=lambda both: order(both.name))
         works = [_work(both, golden, candidate, rule) for both in names.both]
-        told = _Told(sum(work.pair.numel * work.pair.itemsize for work in works), progress)
-        measured = measure(works, told)
+        reporter = _Reporter(sum(work.pair.numel * work.pair.itemsize for work in works), progress)
+        measured = measure(works, reporter)
         entries = tuple(
             _entry(both, metrics, rule) for both, metrics in zip(names.both, measured, strict=True)
         )
@@ -133,8 +133,8 @@ def _warnings(golden: Source, candidate: Source, entries: Iterable[Entry]) -> It
         yield f"NaN at the same places in both: {shared[0]}{more}"
 
 
-class _Told:
-    """Says how far a long comparison has come."""
+class _Reporter:
+    """Reports how many bytes of a long comparison are done, every few seconds."""
 
     def __init__(self, total: int, progress: Callable[[str], None] | None) -> None:
         self.total, self.progress = total, progress

@@ -1,6 +1,6 @@
-"""Files of tensors: what each format holds, by name, without reading the values.
+"""Files of tensors: the names, shapes and dtypes in a file of each format, without reading the values.
 
-In: a path. Out: Contents. What a file is, is told by its first bytes and not by its name.
+In: a path. Out: Contents. The format is recognised by the first bytes of a file and not by its name.
 """
 
 import json
@@ -27,17 +27,17 @@ _AS_SAFETENSORS = (
 
 @dataclass(frozen=True)
 class Contents:
-    """Tensors by name, in the order of the file; names that are another's tensor; names of what is no tensor."""
+    """The contents of a file: tensors by name in the order of the file, aliases of them, and names of non-tensors."""
 
     tensors: dict[str, Stored]
     aliases: dict[str, str] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     file: OpenFile | None = None
-    """What must stay open while the tensors are read."""
+    """The file that must stay open while the tensors are read."""
 
 
 def read(path: Path) -> Contents:
-    """What the file at `path` holds."""
+    """The contents of the file at `path`."""
     if not path.is_file():
         raise unreadable(path, "is not a file that can be read in parts")
     try:
@@ -125,7 +125,7 @@ def _pickled(path: Path, *, mapped: bool) -> Contents:
     try:
         with warnings.catch_warnings(action="ignore"):
             loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-    except Exception as error:  # torch raises whatever the part that it was reading raises.
+    except Exception as error:  # torch raises errors of many classes here.
         raise _not_loaded(path, str(error)) from error
     return flat(loaded, path)
 

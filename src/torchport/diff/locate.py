@@ -1,4 +1,4 @@
-"""Which files a path stands for, when it is to be compared: a checkpoint, a capture or a run may be several."""
+"""The files that a path to be compared stands for: a checkpoint, a capture or a run may be several files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDINGS = (".safetensors", ".bin", ".pt", ".pth")
 
 @dataclass(frozen=True)
 class Located:
-    """The files, in order; the manifest of the capture that they are of; and, by an index, which file has what."""
+    """The files in order, the manifest of their capture, and the file of each tensor, if an index says so."""
 
     kind: str
     files: tuple[Path, ...]
@@ -108,7 +108,7 @@ def _index(path: Path) -> Located:
 
 
 def _shards(found: Sequence[Path]) -> Located | None:
-    """The shards of a checkpoint that has no index, if these are such and all of them."""
+    """The checkpoint without an index that these files are the shards of, or None if they are no shards."""
     parts = [_SHARD.fullmatch(path.name) for path in found]
     if len({(part[1], part[3]) if part else None for part in parts}) != 1 or parts[0] is None:
         return None

@@ -1,7 +1,7 @@
-"""Which name of the candidate stands for which of the reference: rules that rename, and a guess at a rule.
+"""The name in the reference that each name of the candidate stands for: rules that rename, and a guess at a rule.
 
-Rules are regular expressions and rename the candidate's names. Each rule is applied, wherever it matches in the
-name, to what the rules before it have made of it.
+Rules are regular expressions and rename the candidate's names. Each rule is applied to the name that the rules before
+it have made, wherever in the name it matches.
 """
 
 import re
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from torchport.errors import UsageError
 
 LOOKED_AT, FEW, LIKELY = 2000, 4, 20
-"""From how many names of each side a rule is guessed, from how many prefixes of a name, and how many are tried."""
+"""The most names of each side that a rule is guessed from, the most prefixes of a name, and the most rules tried."""
 
 
 @dataclass(frozen=True)
 class Rename:
-    """`REGEX=REPLACEMENT`, as `re.sub` has them; the last `=` divides the two."""
+    """A rule `REGEX=REPLACEMENT`, both as `re.sub` takes them; the last `=` divides the two."""
 
     text: str
     pattern: re.Pattern[str]
@@ -33,7 +33,7 @@ class Rename:
                 fix=r"Write REGEX=REPLACEMENT, such as --map '^model\.='.",
             )
         rule = cls(text, compiled(regex, "--map"), replacement)
-        rule("")  # A replacement is looked at when it is first used.
+        rule("")  # `re` checks a replacement only when it is first used.
         return rule
 
     def __call__(self, name: str) -> str:
@@ -55,7 +55,7 @@ def compiled(regex: str, option: str) -> re.Pattern[str]:
 
 
 def rename(names: Iterable[str], rules: Sequence[Rename]) -> tuple[dict[str, str], list[Rename]]:
-    """New name → old name, and the rules that matched nothing."""
+    """The old name for each new name, and the rules that matched nothing."""
     renamed: dict[str, str] = {}
     unused = set(range(len(rules)))
     for name in names:
@@ -74,7 +74,7 @@ def rename(names: Iterable[str], rules: Sequence[Rename]) -> tuple[dict[str, str
 
 
 def guess(reference: Iterable[str], candidate: Iterable[str]) -> tuple[str, int] | None:
-    """The change of a prefix, as a rule, that makes most names of the candidate the reference's; and how many."""
+    """The rule that changes a prefix and so pairs most names of candidate and reference, and how many it pairs."""
     wanted, found = list(reference)[:LOOKED_AT], list(candidate)[:LOOKED_AT]
     prefixes: dict[str, list[str]] = defaultdict(list)
     for name in wanted:
@@ -82,7 +82,7 @@ def guess(reference: Iterable[str], candidate: Iterable[str]) -> tuple[str, int]
             prefixes[rest].append(prefix)
     seen: Counter[tuple[str, str]] = Counter()
     for name in found:
-        # The longest rest that both have says most.
+        # The longest ending that both have in common is the best evidence.
         old, rest = next((split for split in _splits(name) if split[1] in prefixes), ("", ""))
         seen.update((old, new) for new in prefixes.get(rest, [])[:FEW])
     known = set(wanted)
@@ -94,7 +94,7 @@ def guess(reference: Iterable[str], candidate: Iterable[str]) -> tuple[str, int]
 
 
 def _splits(name: str) -> Iterator[tuple[str, str]]:
-    """A name parted at each dot, the dot going with the prefix: ("", a.b), (a., b)."""
+    """The ways to part a name at a dot, which goes with the prefix: ("", "a.b"), ("a.", "b")."""
     parts = name.split(".")
     for number in range(len(parts)):
         rest = ".".join(parts[number:])

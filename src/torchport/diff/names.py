@@ -1,4 +1,4 @@
-"""Which tensor of A is set against which of B, and which names only one of them has."""
+"""The pairs of tensors of A and B that are compared, and the names that only one of them has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXAMPLES = 3
 
 
 class Both(NamedTuple):
-    """A name that both have: A's name, what B calls it, and under which names the tensors are stored."""
+    """A name that both have: the name in A, the name in B, and the names that the two tensors are stored under."""
 
     name: str
     candidate_name: str
@@ -34,7 +34,7 @@ class Names:
 
 
 class Choice:
-    """Which names are compared: those that match one of `only`, if there are any, and none of `ignore`."""
+    """The choice of names to compare: those that match one of `only`, if there are any, and none of `ignore`."""
 
     def __init__(self, ignore: Iterable[str], only: Iterable[str]) -> None:
         self.ignore = {mapping.compiled(regex, "--ignore"): False for regex in ignore}
@@ -56,7 +56,7 @@ class Choice:
 
 
 def match(golden: Source, candidate: Source, rules: Sequence[mapping.Rename], choice: Choice) -> Names:
-    """Pair the names of A with the names of B after `rules`; it is an error if there is no pair."""
+    """Pairs the names of A with the names of B after `rules`; raises a ReportError if there is no pair."""
     for letter, source in (("A", golden), ("B", candidate)):
         if not source.tensors:
             raise ReportError("TP0342", f"{letter} holds no tensors", where=source.what)
@@ -77,14 +77,14 @@ def match(golden: Source, candidate: Source, rules: Sequence[mapping.Rename], ch
 
 
 def _found(patterns: dict[re.Pattern[str], bool], name: str) -> bool:
-    """Whether a pattern matches; each that does is marked as used."""
+    """Whether one of the patterns matches `name`; each pattern that does is marked as used."""
     matching = [pattern for pattern in patterns if pattern.search(name)]
     patterns.update(dict.fromkeys(matching, True))
     return bool(matching)
 
 
 def _names(source: Source) -> list[str]:
-    """The names of tensors, then those that are another name of a tensor."""
+    """The names of the tensors, then the aliases of tensors."""
     aliases = (name for name in source.aliases if name not in source.tensors)
     return [*source.tensors, *(name for name in aliases if source.resolve(name) is not None)]
 

@@ -1,4 +1,4 @@
-"""What `torchport diff` found: one typed, versioned model, and the JSON that `--json` prints."""
+"""The result of `torchport diff`: one typed, versioned model, and the JSON that `--json` prints."""
 
 import math
 from typing import Literal
@@ -12,21 +12,21 @@ class Entry(Metrics):
     """One name that both have, how far apart its tensors are, and whether that is near enough."""
 
     name: str
-    """What A calls it."""
+    """The name in A."""
     candidate_name: str
-    """What B calls it, before --map."""
+    """The name in B, before --map."""
     passed: bool
     rule: str
     ratio: float
-    """How near the limit of the rule: above 1 fails."""
+    """The share of the rule's limit that the error takes up: above 1 fails."""
     reason: str | None
-    """Why it failed."""
+    """Why the entry failed, or None if it passed."""
     identical: bool
-    """Of one dtype, and equal at every element; NaN equals NaN."""
+    """Whether both tensors are of one dtype and equal at every element; NaN equals NaN."""
 
 
 class Side(BaseModel):
-    """One of the two that were compared."""
+    """One of the two sets of tensors that were compared."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,14 +34,14 @@ class Side(BaseModel):
     kind: str
     """file, sharded checkpoint, capture, run, or tensors (in memory)."""
     files: tuple[str, ...]
-    """The files that were taken for it."""
+    """The files that were read."""
     tensors: int
     skipped: tuple[str, ...]
-    """Names of what is no tensor, and is not compared."""
+    """The names of values that are no tensors, and are not compared."""
 
 
 class Difference(BaseModel):
-    """Whether B is what A is. Entries are in the order of execution where a manifest tells it, else of A's file."""
+    """How B differs from A. Entries are in the order of execution if a manifest tells it, else in that of A's file."""
 
     model_config = ConfigDict(
         frozen=True, populate_by_name=True, serialize_by_alias=True, ser_json_inf_nan="strings"
@@ -69,21 +69,21 @@ class Difference(BaseModel):
     suggestion: str | None
     """A --map rule that would make more names agree."""
     elements: int
-    """Elements of A that were set against one of B."""
+    """The number of elements that were compared."""
     seconds: float
 
     def to_json(self, indent: int | None = 2) -> str:
         return self.model_dump_json(indent=indent)
 
     def worst(self) -> list[Entry]:
-        """The entries that are not identical: first what fails, by how far it is over the limit."""
+        """The entries that are not identical: those that fail first, and the largest shares of the limit first."""
         return sorted((entry for entry in self.entries if not entry.identical), key=_goodness)
 
 
 def is_identical(metrics: Metrics) -> bool:
     if metrics.incomparable is not None or metrics.golden_dtype != metrics.candidate_dtype:
         return False
-    # The largest error is NaN where no element is finite; then positions have the say.
+    # The largest error is NaN if no element is finite in both; then NaN and Inf are compared by position.
     exact = metrics.max_abs == 0.0 or math.isnan(metrics.max_abs)
     return exact and metrics.mismatch_pct == 0.0
 

@@ -1,6 +1,6 @@
-"""Opening what can be compared by name: files of tensors, sharded checkpoints, captures, runs, dicts of tensors.
+"""Opening sets of tensors to compare by name: files, sharded checkpoints, captures, runs, dicts of tensors.
 
-In: a path or a mapping. Out: a Source, whose tensors are read where they lie, and which says what files it took.
+In: a path or a mapping. Out: a Source, which names its files, and whose tensors are read only when they are compared.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from torchport.diff.stored import Stored
 from torchport.errors import ManifestError, WeightsError
 
 Given = str | Path | Mapping[str, Any]
-"""A path, or tensors by name, nested as they may be."""
+"""A path, or tensors by name in dicts, lists and tuples of any depth."""
 Place = tuple[float, int, list[str | int]]
 
 
 @dataclass(frozen=True)
 class Source:
-    """Tensors by name, the files they are in, and the manifest, where it is known how they were computed."""
+    """Tensors by name, the files that they are in, and the manifest of the model that computed them, if it is known."""
 
     what: str
     kind: str
@@ -70,7 +70,7 @@ class Source:
         _close(self.parts)
 
     def resolve(self, name: str) -> str | None:
-        """The name under which a tensor is stored: `name` itself, or what it is an alias of."""
+        """The name that a tensor is stored under: `name` itself, or the one that it is an alias of; None if neither."""
         seen = set()
         while name not in self.tensors:
             if name not in self.aliases or name in seen:
@@ -80,7 +80,7 @@ class Source:
         return name
 
     def order(self) -> Callable[[str], Place] | None:
-        """Where a name comes in the order of execution; None where there is no manifest that could tell."""
+        """A key to sort names in the order of execution, or None if no manifest tells that order."""
         if self.manifest is None:
             return None
         from torchport.capture.manifest import read_manifest
@@ -94,7 +94,7 @@ class Source:
 def _together(
     files: Sequence[Path], parts: Sequence[Contents], index: Mapping[str, Path] | None
 ) -> dict[str, Stored]:
-    """The tensors of all files, each under a name of its own and in the file that the index says."""
+    """The tensors of all files by name. With an index, a tensor counts only in the file that the index names."""
     tensors: dict[str, Stored] = {}
     held_by: dict[str, Path] = {}
     for file, part in zip(files, parts, strict=True):
@@ -120,7 +120,7 @@ def _close(parts: Iterable[Contents]) -> None:
 
 
 def _order(manifest: dict[str, Any]) -> Callable[[str], Place]:
-    """Entering a call shows its inputs; leaving it shows its operations, then its outputs."""
+    """The order of execution: entering a call shows its inputs, leaving it its operations and then its outputs."""
     inputs = {call["name"]: call["inputs"] for call in manifest["calls"]}
     outputs = {call["name"]: call["outputs"] for call in manifest["calls"]}
     shown: dict[str, Place] = {}
@@ -132,7 +132,7 @@ def _order(manifest: dict[str, Any]) -> Callable[[str], Place]:
             left[call] = moment
 
     def place(key: str) -> Place:
-        """Operations are known by their call; what the manifest does not know of comes last."""
+        """The place of a name. An operation has the place of its call; a name that the manifest lacks comes last."""
         if key in shown:
             return shown[key]
         call, _, node = key.rpartition("/")

@@ -1,4 +1,4 @@
-"""Tensors where they lie: in a file, from which they are read a piece at a time, or in memory."""
+"""Tensors that are read a piece at a time: from a file, or from memory."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ class Stored(Protocol):
     def form(self) -> Form: ...
 
     def bits(self, start: int, stop: int, room: np.ndarray) -> np.ndarray:
-        """The bits of the elements from `start` to `stop`, which may be written to `room` (of bytes)."""
+        """The bits of the elements from `start` to `stop`. `room` is an array of bytes that they may be written to."""
 
     def forget(self, start: int, stop: int) -> None:
-        """Told that these elements will not be asked for again, and are not worth keeping in the page cache."""
+        """Takes these elements out of the page cache: they will not be asked for again."""
 
 
 class OpenFile:
-    """A file that is read in place, without being mapped: mapped pages would count as our memory."""
+    """A file that is open for reads at any place. It is not mapped: mapped pages would count as our memory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = os.open(path, os.O_RDONLY)
         if hasattr(os, "posix_fadvise"):
-            # The system then reads far ahead, in larger steps, at a third of its usual cost.
+            # Told so, the system reads far ahead in larger steps, at a third of the usual cost.
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
     def close(self) -> None:
         os.close(self._descriptor)
 
     def fill(self, room: np.ndarray, offset: int) -> None:
-        """Fill `room` with the bytes at `offset`."""
+        """Fills `room` with the bytes of the file from `offset` on."""
         view = room.data
         filled = 0
         while filled < len(view):
@@ -81,7 +81,7 @@ class InFile:
 
 @dataclass(frozen=True)
 class InMemory:
-    """A tensor that torch has, or has mapped from a file."""
+    """A tensor in memory, or one that torch has mapped from a file."""
 
     tensor: torch.Tensor
 

@@ -1,7 +1,7 @@
 """Measuring many pairs of tensors, of any size, a piece at a time and on every core.
 
 Each thread reads a piece of both tensors into memory that it keeps, a chunk at a time, and sums up the differences
-while the chunk is in the processor's cache. What is in memory at once does not depend on the size of the tensors.
+while the chunk is in the processor's cache. The memory that this takes does not depend on the size of the tensors.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from torchport.parity.accumulate import Sums
 from torchport.parity.metrics import CHUNK, Metrics, Pair
 
 PIECE = 64 * CHUNK
-"""Elements that a thread takes at a time: enough for the disk to be read in long runs."""
+"""Elements that a thread reads at a time: enough for the disk to be read in long runs."""
 AHEAD = 2
-"""Pieces for each thread that wait their turn, so that none waits for work."""
+"""Pieces that are queued for each thread, so that no thread waits for work."""
 MOST_THREADS = 8
 WIDEST = 16
 """Bytes of the largest element, complex128."""
@@ -48,9 +48,9 @@ Read = Callable[[int], None]
 
 
 def measure(works: Sequence[Work], read: Read, threads: int | None = None) -> Iterator[Metrics]:
-    """The metrics of each pair, in order. `read` is told how many bytes have been compared since it was last told.
+    """The metrics of each pair, in order. `read` is called with the bytes that were compared since it was last called.
 
-    What would fill the page cache is not left there: to make room in a full one costs more than to compare.
+    Tensors that would fill the page cache are not left there: to make room in a full one costs more than to compare.
     """
     forget = sum(work.pair.numel * work.pair.itemsize for work in works) > _memory() / 2
     count = threads or min(os.cpu_count() or 1, MOST_THREADS)

@@ -1,7 +1,7 @@
 """Running sums over pairs of chunks, in float64: everything that a comparison is made of.
 
-Every element is widened exactly and every difference taken in float64, so maxima, ratios and counts are those of
-float64. A sum over n elements is off by at most n * 2**-53 of the sum of its terms' magnitudes.
+Every element is widened exactly and every difference is taken in float64, so maxima, ratios and counts are as
+exact as float64 is. A sum over n elements is off by at most n * 2**-53 of the sum of its terms' magnitudes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 import numpy as np
 
 BLOCK = 8192
-"""Products that one call of BLAS sums. Above 10000 OpenBLAS starts threads, which wait for torch's on a busy
-machine and cost many times what they save."""
+"""The number of products that one call of BLAS sums. Above 10000 OpenBLAS starts threads, which on a busy machine wait
+for those of torch and cost many times what they save."""
 _ADDED = (
     *("count", "finite", "mismatches", "with_truth"),
     *("nan_golden", "nan_candidate", "nan_mismatches", "inf_mismatches"),
@@ -23,10 +23,10 @@ _LARGEST = ("max_abs", "max_rel", "excess", "golden_max", "floor_max", "distance
 
 
 class Sums:
-    """Sums and maxima over what has been added so far.
+    """Sums and maxima over the elements that have been added so far.
 
-    Errors are summed over the elements that are finite in both; the rest are compared by
-    position and counted.
+    Errors are summed over the elements that are finite in both tensors; the other elements are
+    compared by position and counted.
     """
 
     def __init__(self, rtol: float, atol: float) -> None:
@@ -58,7 +58,7 @@ class Sums:
         candidate: np.ndarray,
         residual: np.ndarray | None,
     ) -> None:
-        """Take in two chunks whose first element has the flat index `start`."""
+        """Add two chunks whose first element has the flat index `start`."""
         self.count += golden.size
         with np.errstate(all="ignore"):
             if golden.dtype.kind in "biu":
@@ -67,7 +67,7 @@ class Sums:
                 self._add_floating(start, golden, candidate, residual)
 
     def add_equal(self, both: np.ndarray) -> None:
-        """Take in a chunk that is the same on both sides, NaN in the same places."""
+        """Add a chunk that is the same in both tensors, with NaN at the same places."""
         self.count += both.size
         with np.errstate(all="ignore"):
             (wide,) = self._rows(1, both)
@@ -87,7 +87,7 @@ class Sums:
         self.product += squares
 
     def merge(self, later: Sums) -> None:
-        """Take in what `later` has summed up over elements that come after all of these."""
+        """Add the sums of `later`, whose elements come after all elements of these sums."""
         for name in _ADDED:
             setattr(self, name, getattr(self, name) + getattr(later, name))
         if later.max_abs > self.max_abs:
@@ -104,7 +104,7 @@ class Sums:
         return self._over(total, self.with_truth)
 
     def largest(self, value: float) -> float:
-        """A maximum, or NaN where there was nothing to take it over."""
+        """The maximum `value`, or NaN if no element was finite in both."""
         return math.nan if self.finite == 0 < self.count else value
 
     def cosine(self) -> float:
@@ -143,7 +143,7 @@ class Sums:
         rows[0], rows[1] = golden, candidate
         np.subtract(rows[1], rows[0], out=rows[2])
         squares, places = _dots(rows, rows), None
-        # The sum of squared differences is finite only where all elements are: a pass less than to look at each.
+        # The sum of squares is finite only if every element is. To look at the sum saves a pass over the elements.
         if not np.isfinite(squares[2]):
             finite = np.isfinite(rows[0]) & np.isfinite(rows[1])
             if not finite.all():
@@ -175,7 +175,7 @@ class Sums:
                 self._first_nonfinite = start + int(places[wrong.argmax()])
 
     def _add_rows(self, start: int, rows: np.ndarray, squares: np.ndarray, places: np.ndarray | None) -> None:
-        """Take in finite elements and their differences, three rows that are overwritten on the way."""
+        """Add finite elements and their differences. The three rows are overwritten."""
         golden, candidate, difference = rows
         if not golden.size:
             return
@@ -199,10 +199,10 @@ class Sums:
             )
 
     def _add_ratios(self, error: np.ndarray, magnitude: np.ndarray, room: np.ndarray) -> None:
-        """Errors as multiples of what is allowed at their place, and of the golden value."""
+        """Add the errors as multiples of the error allowed at their place, and of the golden value."""
         allowed = np.multiply(magnitude, self.rtol, out=room)
         allowed += self.atol
-        # 0 / 0 is the only way to a NaN here, and is no error.
+        # Only 0 / 0 gives a NaN here, and an error of 0 is none; fmax leaves it out.
         ratio = np.divide(error, allowed, out=room)
         excess = float(np.fmax.reduce(ratio, initial=0.0))
         if excess > 1.0:
@@ -227,7 +227,7 @@ class Sums:
         self.distance_max = max(self.distance_max, float(np.abs(distance).max()))
 
     def _rows(self, number: int, like: np.ndarray) -> np.ndarray:
-        """Rows as long as `like`, in its widest dtype; their memory is the same for each chunk, and stays in cache."""
+        """`number` rows as long as `like`, wide enough for it. Chunks share their memory, so that it stays in cache."""
         if like.dtype.kind == "c":
             return np.empty((number, like.size), np.complex128)
         if self._room.size < number * like.size:

@@ -6,15 +6,13 @@ Bits of a dtype that numpy lacks are kept as unsigned integers of the same size.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 
 if TYPE_CHECKING:
     import torch
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _AS_INTEGERS = {
     "bfloat16": "uint16",
@@ -26,12 +24,12 @@ _AS_INTEGERS = {
 }
 
 
-def bits_dtype(dtype: str) -> np.dtype[Any]:
+def bits_dtype(dtype: str) -> np.dtype:
     """The numpy dtype of an array that holds the bits of a tensor."""
     return np.dtype(_AS_INTEGERS.get(dtype, dtype))
 
 
-def bits_of(tensor: torch.Tensor) -> Array:
+def bits_of(tensor: torch.Tensor) -> np.ndarray:
     """The elements of a tensor, flat, as `numbers` takes them; not copied if they lie in memory in a row."""
     import torch
 
@@ -39,19 +37,24 @@ def bits_of(tensor: torch.Tensor) -> Array:
     # A tensor of one element counts as contiguous whatever its stride, and torch will not view that.
     flat = flat.as_strided(flat.shape, (1,))
     integers = _AS_INTEGERS.get(str(tensor.dtype).removeprefix("torch."))
-    return (flat if integers is None else flat.view(getattr(torch, integers))).numpy()
+    elements: np.ndarray = (flat if integers is None else flat.view(getattr(torch, integers))).numpy()
+    return elements
 
 
-def numbers(bits: Array, dtype: str) -> Array:
+def numbers(bits: np.ndarray, dtype: str) -> np.ndarray:
     """The numbers that `bits` of a tensor of `dtype` stand for, in a dtype that numpy can widen without loss."""
+    wider = bits
     if dtype == "bfloat16":
-        return bits.view(ml_dtypes.bfloat16).astype(np.float32)
-    if dtype == "complex32":
-        return bits.view(np.float16).astype(np.float32).view(np.complex64)
-    return np.take(_eight_bits(dtype), bits) if _AS_INTEGERS.get(dtype) == "uint8" else bits
+        wider = bits.view(ml_dtypes.bfloat16).astype(np.float32)
+    elif dtype == "complex32":
+        wider = bits.view(np.float16).astype(np.float32).view(np.complex64)
+    elif _AS_INTEGERS.get(dtype) == "uint8":
+        wider = np.take(_eight_bits(dtype), bits)
+    return wider
 
 
 @cache
-def _eight_bits(dtype: str) -> Array:
+def _eight_bits(dtype: str) -> np.ndarray:
     """The numbers that the 256 patterns of an 8-bit float stand for: to look them up is faster than to convert each."""
-    return np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, dtype)).astype(np.float64)
+    found: np.ndarray = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, dtype)).astype(np.float64)
+    return found

@@ -25,7 +25,7 @@ from torchport.trace.reading import Trace
 
 
 class _Finding(NamedTuple):
-    """One value looked at: at which call, what it is, and what came of it."""
+    """One value that was judged: the call at which it showed, which value it is, and the verdict."""
 
     call: str
     what: str
@@ -141,7 +141,10 @@ class _Comparison:
                 self._found(call.parent, finding)
 
     def _kept_from(self, call: Call) -> str | None:
-        """Who is to blame where a call was never made: the innermost call that did not end, or else the caller."""
+        """The call to blame if `call` was never made: the innermost that did not end, or else the caller.
+
+        None if `call` was made, or if the run does not say which calls it made.
+        """
         begun = self.traces.lockstep.begun
         if begun is None or call.parent is None or not call.inputs or call.name in begun:
             return None
@@ -178,7 +181,7 @@ class _Comparison:
             self.culprit = (owner, finding)
 
     def _measure_own(self, call: Call, what: str, key: str) -> _Finding | None:
-        """How a value came out in lock-step; None for an input that was handed on as it should be."""
+        """The verdict on a value in lock-step, or None for an input that is another value handed on unchanged."""
         golden, lockstep = self.traces.golden, self.traces.lockstep
         stored = golden.resolve(key)
         if key not in lockstep:
@@ -237,7 +240,7 @@ class _Comparison:
         return draw(self.traces.golden.get(own.key), self.traces.lockstep.get(own.key), own.golden_max)
 
     def _nothing(self, call: Call, found: list[_Finding]) -> str | None:
-        """Why there was nothing to compare for a call, if there was nothing."""
+        """The reason why nothing was compared for a call, or None if something was."""
         if found:
             return None
         if not call.outputs:
@@ -250,7 +253,7 @@ class _Comparison:
             return self._diverged(owner, finding, "own")
         if all(finding.passed for finding in outputs):
             return None
-        # Every layer is right by itself: name the first at which the drift is too large.
+        # Every layer is right by itself, so the one to name is the first at which the drift is too large.
         for found in self.chained.values():
             for finding in found:
                 if not finding.passed:
@@ -273,7 +276,7 @@ class _Comparison:
 
 
 def _nodes_by_call(traces: _Traces, operations: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The keys of single operations that both have, by their call, in the order of execution."""
+    """The keys of the operations that both traces hold, by call, in the order of execution."""
     nodes: dict[str, list[str]] = defaultdict(list)
     for key in traces.lockstep:
         call, slash, _ = key.rpartition("/")
@@ -301,7 +304,7 @@ def _vacuous(finding: _Finding) -> _Finding:
 
 
 def _worst(found: list[_Finding]) -> Measured | None:
-    """The value that failed first, or else the one nearest its limit; None where one is missing."""
+    """The value that failed first, or else the one nearest its limit; None if that value is missing."""
     for finding in found:
         if not finding.passed:
             return finding.measured

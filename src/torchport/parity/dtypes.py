@@ -1,6 +1,6 @@
-"""What parity needs to know of a dtype, given as torch.dtype or by name: its class, rounding step and tolerances.
+"""Facts about a dtype, given as torch.dtype or by name: its class, its rounding step and its tolerances.
 
-Nothing but `by_name` imports torch, so that files can be compared without it; a test holds the table to torch.
+Only `by_name` imports torch, so that files can be compared without it; a test compares the table with torch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Dtype(NamedTuple):
     eps: float = 0.0
     smallest_normal: float = 0.0
     tolerances: Tolerances | None = None
-    """Those of torch.testing.assert_close, which does not export them."""
+    """The defaults of torch.testing.assert_close, which does not export them; None if it has none."""
 
 
 _HALF, _SINGLE, _DOUBLE = Tolerances(1e-3, 1e-5), Tolerances(1.3e-6, 1e-5), Tolerances(1e-7, 1e-7)
@@ -62,7 +62,7 @@ def class_of(dtype: object) -> DtypeClass:
 
 
 def comparable(golden: object, candidate: object) -> bool:
-    """Whether two dtypes are of a class; targets without a bool write it as uint8."""
+    """Whether two dtypes are of one class. A candidate may also write bool as uint8: some targets have no bool."""
     if class_of(golden) == class_of(candidate):
         return True
     return (name_of(golden), name_of(candidate)) == ("bool", "uint8")
@@ -80,7 +80,7 @@ def least_step(dtype: object) -> float:
 
 
 def usual_tolerances(golden: object, candidate: object) -> Tolerances:
-    """What torch.testing.assert_close would use: the looser of the two dtypes' defaults."""
+    """The tolerances that torch.testing.assert_close would use: the looser defaults of the two dtypes."""
     of_golden, of_candidate = (_tolerances_of(dtype) for dtype in (golden, candidate))
     return Tolerances(max(of_golden.rtol, of_candidate.rtol), max(of_golden.atol, of_candidate.atol))
 
@@ -102,5 +102,5 @@ def by_name(name: str) -> torch.dtype:
 def _tolerances_of(dtype: object) -> Tolerances:
     if class_of(dtype) in ("bool", "int"):
         return EXACT
-    # The 8-bit floats have no default in torch; one rounding step is the least that makes sense.
+    # torch has no default for the 8-bit floats; one rounding step is the least that makes sense.
     return DTYPES[name_of(dtype)].tolerances or Tolerances(rounding_step(dtype), 1e-5)

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
     TensorLike = torch.Tensor | np.ndarray
 CHUNK = 1 << 16
-"""Elements at a time: a chunk's float64 copies fit a processor's cache."""
+"""Elements that are compared at a time: the float64 copies of a chunk fit in the cache of a processor."""
 FEW = 64
+"""Elements that are compared first, because tensors that differ mostly differ at once."""
 
 
 class Form(NamedTuple):
-    """What can be known of a tensor without reading it."""
+    """The dtype and the shape of a tensor, which are known without reading it."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -51,7 +52,7 @@ class Noise(BaseModel):
 
 
 class Metrics(BaseModel):
-    """The difference of two tensors. Errors are over the elements that are finite in both.
+    """The difference of two tensors. Errors are taken over the elements that are finite in both.
 
     NaN and Inf are compared by position: both NaN, or both the same Inf, is equal; anything else
     is counted in `nan_mismatches` or `inf_mismatches`. Errors are NaN when no element is finite
@@ -121,7 +122,7 @@ def compare(
 
 
 class Pair:
-    """Two tensors to be set against each other, whose bits are taken in a chunk at a time."""
+    """Two tensors to be compared, whose bits are added a chunk at a time."""
 
     def __init__(self, golden: Form, candidate: Form, *, rtol: float | None, atol: float | None) -> None:
         self.golden, self.candidate = golden, candidate
@@ -130,12 +131,12 @@ class Pair:
 
     @property
     def numel(self) -> int:
-        """How many elements there are to compare."""
+        """The number of elements to compare: 0 if the tensors cannot be compared."""
         return 0 if self.incomparable is not None else self.golden.numel
 
     @property
     def itemsize(self) -> int:
-        """Bytes that an element takes up, in both together."""
+        """The bytes of an element of both tensors together."""
         return self.golden.itemsize + self.candidate.itemsize
 
     def sums(self) -> Sums:
@@ -163,7 +164,6 @@ class Pair:
 
 
 def _equal(golden: np.ndarray, candidate: np.ndarray) -> bool:
-    # What differs mostly does so at once, and need not be looked at whole.
     return bool((golden[:FEW] == candidate[:FEW]).all()) and bool((golden == candidate).all())
 
 
@@ -172,12 +172,12 @@ def _form(tensor: torch.Tensor) -> Form:
 
 
 def _as_tensor(value: TensorLike) -> torch.Tensor:
-    import torch  # Not above: whoever compares files needs none of it.
+    import torch  # Not above: files are compared without torch.
 
     if isinstance(value, torch.Tensor):
         return value.detach()
     with warnings.catch_warnings():
-        # Read-only arrays are welcome: nothing here writes to them.
+        # torch warns of read-only arrays, but nothing here writes to them.
         warnings.filterwarnings("ignore", message=".*not writable.*")
         return torch.from_numpy(np.asarray(value))
 
@@ -198,7 +198,7 @@ def _why_incomparable(golden: Form, candidate: Form) -> str | None:
 
 
 def _usable_residual(golden: torch.Tensor, residual: TensorLike | None) -> torch.Tensor | None:
-    """The residual, if it tells of something more exact than the golden tensor is."""
+    """The residual as a tensor, or None if the golden tensor has no wider dtype to be measured in."""
     if residual is None or dtypes.name_of(golden.dtype) == "float64" or not golden.dtype.is_floating_point:
         return None
     tensor = _as_tensor(residual)

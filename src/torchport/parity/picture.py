@@ -16,8 +16,8 @@ _AT_A_TIME = 1 << 20
 class Picture(BaseModel):
     """At most 8 by 8 cells of errors, and two histograms over the same range.
 
-    The tensor is seen as a matrix: the last axis across, all others down. NaN and Inf count as an
-    infinite error unless both have the same at that place.
+    The tensor is drawn as a matrix: the last axis across, all others down. NaN and Inf count as an
+    infinite error unless both tensors have the same at that place.
     """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
@@ -26,14 +26,14 @@ class Picture(BaseModel):
     """The largest absolute error in each cell, row by row."""
     low: float
     high: float
-    """The range of the histograms; what lies outside is in the first and the last bin."""
+    """The range of the histograms; values outside it are in the first or the last bin."""
     golden: tuple[int, ...]
     candidate: tuple[int, ...]
-    """How many values are in each bin; NaN is in none."""
+    """The number of values in each bin; NaN is in none."""
 
 
 def draw(golden: torch.Tensor, candidate: torch.Tensor, golden_max: float) -> Picture | None:
-    """The picture of two tensors of one shape; None where they cannot be set against each other."""
+    """The picture of two tensors, or None if they are empty, complex or of different shapes."""
     if (
         golden.shape != candidate.shape
         or golden.numel() == 0

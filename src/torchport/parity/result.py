@@ -1,4 +1,4 @@
-"""What a comparison of traces found: each layer's own and chained error, and the culprit."""
+"""The result of a comparison of traces: each layer's own and chained error, and the culprit."""
 
 from typing import Literal
 
@@ -9,19 +9,19 @@ from torchport.parity.picture import Picture
 
 
 class Measured(Metrics):
-    """The metrics of one value of a trace, with its key and, where it is judged, the verdict."""
+    """The metrics of one value of a trace, with its key and, if it is judged, the verdict."""
 
     key: str
     passed: bool | None = None
-    """None for what is shown and not judged: the chained error of an inner layer."""
+    """None for a value that is shown and not judged: the chained error of an inner layer."""
     rule: str | None = None
     ratio: float | None = None
-    """How near the limit of the rule: above 1 fails."""
+    """The share of the rule's limit that the error takes up: above 1 fails."""
     reason: str | None = None
 
 
 class Layer(BaseModel):
-    """One call of a module: what it gets wrong itself, and what has reached its output."""
+    """One call of a module: the error that it makes itself, and the error that has reached its output."""
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
 
@@ -30,12 +30,12 @@ class Layer(BaseModel):
     own: Measured | None
     """The worst of the values that the call computed itself, from golden inputs (lock-step)."""
     chained: Measured | None
-    """The worst of its outputs when every layer works on what the layers before it computed."""
+    """The worst of its outputs if every layer works on what the layers before it computed."""
     passed: bool
     reason: str | None = None
-    """Why it failed, or why there was nothing to compare."""
+    """Why the layer failed, or why there was nothing to compare."""
     source: str | None = None
-    """The line of the user's code that makes the call, where it is known."""
+    """The line of the user's code that makes the call, or None if it is not known."""
     rule: str | None = None
     parent: str | None = None
     """The call that makes this call; None for the model itself."""
@@ -44,7 +44,7 @@ class Layer(BaseModel):
 
 
 class Operation(BaseModel):
-    """The operation inside the culprit at which it first goes wrong, each given golden operands."""
+    """The first operation inside the culprit that goes wrong although its operands are golden."""
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
 
@@ -56,7 +56,7 @@ class Operation(BaseModel):
 
 
 class Suggestion(BaseModel):
-    """A hypothesis that was computed, and reproduces what the port computed."""
+    """A hypothesis that was computed, and whose result is what the port computed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,7 +64,7 @@ class Suggestion(BaseModel):
     """A stable name of the hypothesis, such as `eps`."""
     text: str
     explains: float
-    """The share of the squared error that is gone when the hypothesis is taken for true; 1 is all."""
+    """The share of the squared error that is gone if the hypothesis is taken for true; 1 is all of it."""
     node: str | None = None
 
 
@@ -77,25 +77,25 @@ class Divergence(BaseModel):
     type: str
     source: str | None
     call: str
-    """The call at which it showed: the layer itself, or the one that was handed a wrong input."""
+    """The call at which the error showed: the layer itself, or the call that was handed a wrong input."""
     what: str
     kind: Literal["own", "chained"]
-    """`chained` when every layer is right by itself and the errors add up to too much."""
+    """`chained` if every layer is right by itself and the errors add up to too much."""
     reason: str
     metrics: Measured | None
-    """None when the port computed no such value."""
+    """None if the port computed no such value."""
     key: str | None = None
-    """The trace key of the value at which it showed."""
+    """The trace key of the value at which the error showed."""
     operation: Operation | None = None
     suggestions: tuple[Suggestion, ...] = ()
     edits: tuple[str, ...] = ()
-    """Where the port's source is not what was generated, as hunks of a unified diff."""
+    """The differences of the port's source from what was generated, as hunks of a unified diff."""
     snippet: str | None = None
     """The folder with the culprit's tensors and the scripts that draw them and run it alone."""
 
 
 class Parity(BaseModel):
-    """The whole verdict on a pair of runs, lock-step and chained."""
+    """The verdict on a pair of runs of a port, lock-step and chained."""
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
 
@@ -106,4 +106,4 @@ class Parity(BaseModel):
     outputs: Measured | None
     """The worst of the model's outputs, chained: the error that users will see."""
     compared: int
-    """How many values were set against each other in lock-step, empty ones not counted."""
+    """The number of values that were compared in lock-step, without empty ones."""

@@ -1,8 +1,8 @@
 """The rules by which a measured difference passes or fails; a verdict names the rule it used.
 
-Whatever the rule: tensors that cannot be set against each other fail, a NaN or Inf that is not at
-the same place in both fails, a golden tensor that is NaN everywhere proves nothing and fails, and
-integers and bools pass only when equal.
+Whatever the rule: tensors that cannot be compared fail, a NaN or Inf that is not at the same place
+in both fails, a golden tensor that is NaN everywhere proves nothing and fails, and integers and
+bools pass only if they are equal.
 """
 
 import math
@@ -41,17 +41,17 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """Passes what is about as near to the float64 truth as eager PyTorch itself is.
+    """Passes a candidate that is about as near to the float64 truth as eager PyTorch itself is.
 
     The floor is the golden tensor's own distance from the truth, by RMS and by maximum, and at
     least one rounding step u of its dtype at its scale: u * rms(golden) and u * max|golden|, with
     u = eps / 2 (2**-24 for float32), and never less than the dtype's smallest number. A candidate
     passes when its distance from the truth is within `multiple` floors, by RMS and by maximum.
 
-    Where no truth is known (it was not recorded, or the dtype is float64 or complex), the verdict
-    is that of `Fixed` with the tolerances of torch.testing.assert_close, and says so. The same
-    holds for what fails with fewer than `FEW` elements: there eager may be near the truth by luck
-    alone (an honest dot product, one element, fails one time in twenty; sixteen, none in 400).
+    If no truth is known (it was not recorded, or the dtype is float64 or complex), the verdict is
+    that of `Fixed` with the tolerances of torch.testing.assert_close, and says so. The same holds
+    for a tensor of fewer than `FEW` elements that fails: eager PyTorch may be near the truth by
+    luck alone (an honest dot product, one element, fails one time in twenty; sixteen, none in 400).
     """
 
     multiple: float = 4.0
@@ -98,10 +98,10 @@ class NoiseFloor:
 
 @dataclass(frozen=True)
 class Fixed:
-    """Passes when every element is within atol + rtol * |golden|, as assert_close does.
+    """Passes if every element is within atol + rtol * |golden|, as assert_close does.
 
-    A tolerance left out is assert_close's for the dtypes. Metrics must have been measured with
-    the same tolerances, as `compare` does when it is given them.
+    A tolerance that is None is that of assert_close for the dtypes. The metrics must have been
+    measured with the same tolerances, as `compare` does if it is given them.
     """
 
     rtol: float | None = None
@@ -125,14 +125,14 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Drift:
-    """Passes accumulated error while half of the dtype's digits survive.
+    """Passes an accumulated error as long as half of the dtype's digits survive.
 
-    For chained outputs, where every layer adds its rounding to that of the layers before, so that
-    no floor of one layer applies. The limit is sqrt(u) of the tensor's scale, u being the dtype's
-    rounding step: rms error <= sqrt(u) * rms(golden) and maximum error <= sqrt(u) * max|golden|.
-    That is 2.4e-4 for float32, 2.2e-2 for float16, 6.3e-2 for bfloat16 and 1.1e-8 for float64.
-    It is generous on purpose: the culprit is found by own errors, and this only says whether the
-    errors that remain add up to something a user would notice.
+    This is the rule for chained outputs: every layer adds its rounding to that of the layers
+    before it, so that the floor of no single layer applies. The limit is sqrt(u) of the tensor's
+    scale, u being the dtype's rounding step: rms error <= sqrt(u) * rms(golden) and maximum error
+    <= sqrt(u) * max|golden|. That is 2.4e-4 for float32, 2.2e-2 for float16, 6.3e-2 for bfloat16
+    and 1.1e-8 for float64. It is generous on purpose: the culprit is found by own errors, and this
+    rule only says whether the errors that remain add up to something a user would notice.
     """
 
     rtol: ClassVar[None] = None
@@ -180,7 +180,7 @@ def _within(ratio: float, rule: str, reason: str) -> Verdict:
 
 
 def _judge_without_rule(metrics: Metrics) -> Verdict | None:
-    """The verdict that no tolerance can change, if there is one."""
+    """The verdict that holds whatever the tolerance is, or None if the rule has to decide."""
     if metrics.incomparable is not None:
         return Verdict(False, "comparable", math.inf, metrics.incomparable)
     if metrics.numel == 0:

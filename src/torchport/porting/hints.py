@@ -53,8 +53,6 @@ def read_hints(path: Path | None) -> dict[str, Any]:
 
 def _sentence(error: ErrorDetails, data: Any) -> str:
     match error["loc"]:
-        case ():
-            return "they are not a JSON object"
         case (field,):
             unknown = error["type"] == "extra_forbidden"
             return f"there is no hint called {field}" if unknown else f"{field} is not an object"
@@ -62,7 +60,7 @@ def _sentence(error: ErrorDetails, data: Any) -> str:
             return f"{name!r} cannot be the name of a size"
         case ("dims", name, *_):
             return f"the size of {name} is {data['dims'][name]!r}"
-        case (_, name, *_):
+        case ("dynamic", name, *_):
             return f"the axes of {name} are {data['dynamic'][name]!r}"
     raise AssertionError("every place that can be wrong has a sentence")
 

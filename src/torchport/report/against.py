@@ -1,4 +1,4 @@
-"""Two runs set against each other: what got worse, what got better, what came and what went.
+"""The comparison of two runs: what got worse, what got better, which layers came and which went.
 
 In: the reports of an earlier and a later run of one model. Out: a `Change`, which `--json` prints as it is.
 
@@ -39,10 +39,10 @@ class Side(BaseModel):
     layers: int
     failed: int
     drifts: bool | None
-    """Whether the error that has reached the outputs is too large; None where there is none to judge."""
+    """Whether the error that has reached the outputs is too large; None if there is none to judge."""
     todos: int
     seconds: float | None
-    """All steps together; None where no step was timed."""
+    """The seconds of all steps together, or None if no step was timed."""
 
     @classmethod
     def of(cls, report: Report) -> Self:
@@ -62,7 +62,7 @@ class Side(BaseModel):
 
 
 class Turned(BaseModel):
-    """A layer whose verdict is another now, or that is new and fails."""
+    """A layer whose verdict has changed, or that is new and fails."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -74,22 +74,22 @@ class Turned(BaseModel):
 
 
 class Moved(BaseModel):
-    """An error that is another now, by more than the factor."""
+    """An error that has grown or shrunk by more than the factor."""
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
 
     layer: str
     kind: Literal["own", "chained"]
     unit: Literal["of limit", "max"]
-    """What the numbers are: shares of what the rule allows or, where there is no one rule, largest errors."""
+    """The unit of both numbers: shares of the rule's limit or, if the two runs have no common rule, largest errors."""
     before: float
     now: float
     passed: bool | None
-    """Whether it passes now; None for what is shown and not judged: the chained error of an inner layer."""
+    """Whether the error passes now; None for one that is shown and not judged: the chained error of an inner layer."""
 
 
 class Change(BaseModel):
-    """What is different between two runs."""
+    """The differences between two runs."""
 
     model_config = ConfigDict(
         frozen=True, populate_by_name=True, serialize_by_alias=True, ser_json_inf_nan="strings"
@@ -160,18 +160,18 @@ class Change(BaseModel):
 
 
 def moved(one: Moved) -> str:
-    """The two numbers, with what they are."""
+    """Both numbers with their unit, as text."""
     before, now = phrases.number(one.before), phrases.number(one.now)
     return f"{before} -> {now} {one.unit}" if one.unit == "of limit" else f"{one.unit} {before} -> {now}"
 
 
 def compare_runs(before: Report, now: Report) -> Change:
-    """What changed from `before` to `now`; a ReportError where the two have nothing in common."""
+    """The changes from `before` to `now`; raises a ReportError if the two have nothing in common."""
     old = {layer.name: layer for layer in before.layers}
     new = {layer.name: layer for layer in now.layers}
     pairs = [(old[name], new[name]) for name in new if name in old]
     _must_be_comparable(before, now, bool(pairs))
-    # Where one side did not come to be run, its layers are not known, and none came or went.
+    # If one of the two was never run, its layers are not known, so none are said to have come or gone.
     added = [layer for name, layer in new.items() if name not in old] if old else []
     removed = [name for name in old if name not in new] if new else []
     errors = [error for pair in pairs for error in _errors(*pair)]
@@ -208,7 +208,7 @@ def _turned(layer: Layer) -> Turned:
 
 
 def _missing_from(other: Report, todos: tuple[Todo, ...]) -> tuple[Todo, ...]:
-    """The TODOs that the other report does not have; lines may have moved, so these do not count."""
+    """The TODOs that the other report does not have. Source lines do not count, because they may have moved."""
     known = {(todo.op, todo.layer) for todo in other.todos}
     return tuple(todo for todo in todos if (todo.op, todo.layer) not in known)
 
@@ -222,7 +222,7 @@ def _errors(was: Layer, is_now: Layer) -> list[Moved]:
 def _error(
     layer: Layer, kind: Literal["own", "chained"], before: Measured | None, now: Measured | None
 ) -> Moved | None:
-    """Both sizes of an error in numbers that can be compared; None where there is one only, or mere rounding."""
+    """Both sizes of an error in one unit, or None if only one side has it, or if both are mere rounding."""
     if before is None or now is None:
         return None
     unit: Literal["of limit", "max"] = "max"
@@ -240,16 +240,16 @@ def _number(ratio: float) -> float:
 
 
 def _size(measured: Measured) -> float:
-    """The largest error; infinite for what no rule lets pass, such as a NaN on one side only."""
+    """The largest error; infinite for an error that no rule lets pass, such as a NaN on one side only."""
     hopeless = measured.incomparable or measured.nan_mismatches or measured.inf_mismatches
     if hopeless or measured.ratio == math.inf:
         return math.inf
-    # Where nothing is finite in both and all the same at its place, there is no error to measure.
+    # If no element is finite and NaN and Inf are at the same places in both, there is no error to measure.
     return 0.0 if math.isnan(measured.max_abs) else measured.max_abs
 
 
 def _rounding(measured: Measured) -> float:
-    """One rounding step at the scale of the tensor: errors up to there are no news."""
+    """One rounding step at the scale of the tensor: changes of smaller errors are not reported."""
     dtype = dtypes.by_name(measured.golden_dtype)
     if dtypes.class_of(dtype) in ("bool", "int") or math.isnan(measured.golden_max):
         return 0.0

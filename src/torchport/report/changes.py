@@ -23,7 +23,7 @@ _SIGNS = {"worse": "❌", "better": "✅", "same": "="}
 
 
 def renderer(name: str) -> Callable[[Change], str]:
-    """The function that writes a change in the format of that name; not every format can tell of one."""
+    """The function that writes a change in the format of that name; raises for a format that cannot show one."""
     if name not in _FORMATS:
         what = f"--against has no {name} format" if name in FORMATS else f"there is no format {name!r}"
         raise UsageError("TP0801", what, fix=f"With --against, give one of {', '.join(_FORMATS)}.")
@@ -31,12 +31,12 @@ def renderer(name: str) -> Callable[[Change], str]:
 
 
 def text_of(change: Change) -> str:
-    """What `render` prints, as plain text."""
+    """The text that `render` prints, without colour."""
     return terminal.plain(lambda console: render(change, console))
 
 
 def render(change: Change, console: Console) -> None:
-    """Print `change`: what got worse first."""
+    """Prints `change`, what got worse first."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     word = Text(change.status.upper(), style=_STYLES[change.status])
     grid.add_row(word, Text(_headline(change), style="bold"))
@@ -92,7 +92,7 @@ def _facts(change: Change) -> list[tuple[str, str]]:
         ("Culprit", f"{before.culprit or 'none'} -> {now.culprit or 'none'}"),
         ("Seconds", f"{_seconds(before)} -> {_seconds(now)}"),
     ]
-    # What is the same on both sides is no news, unless the two are not of one kind.
+    # A fact that is the same in both runs is left out.
     facts += [
         (label, f"{was} -> {is_now}")
         for label, was, is_now in (

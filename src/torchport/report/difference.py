@@ -15,7 +15,7 @@ _COLUMNS = ("Max abs", "RMS", "Cosine", "Mismatch")
 
 
 def render(difference: Difference, console: Console, *, everything: bool = False) -> None:
-    """Print `difference`: the worst tensors, or, with `everything`, all of them in order and all lone names."""
+    """Prints `difference`: the worst tensors, or, with `everything`, all of them in order and all lone names."""
     _verdict(difference, console)
     _first(difference, console)
     shown = list(difference.entries) if everything else difference.worst()[:WORST]
@@ -105,7 +105,7 @@ def _number(value: float) -> str:
 
 
 def _shape(entry: Entry) -> str:
-    """Shape and dtype; of both, where they are not the same."""
+    """The shape and dtype of the tensors, or those of each if they differ."""
     shapes = dict.fromkeys(str(list(shape)) for shape in (entry.golden_shape, entry.candidate_shape))
     dtypes = dict.fromkeys((entry.golden_dtype, entry.candidate_dtype))
     return f"{' / '.join(shapes)} {' / '.join(dtypes)}"
@@ -130,7 +130,7 @@ def _sides(difference: Difference, console: Console) -> None:
 
 
 def _taken(side: Side) -> str:
-    """What was given, and which files were taken for it where that is something else."""
+    """The path that was given, and the files that were read for it if they are others."""
     files = "" if side.files in ((), (side.given,)) else f": {side.files[0]}"
     more = f" and {len(side.files) - 1} more" if len(side.files) > 1 else ""
     return f"{side.given} ({side.kind}{files}{more}, {_tensors(side.tensors)})"

@@ -41,7 +41,7 @@ def json_of(run: Run) -> str:
 
 
 def open_run(path: Path) -> Run:
-    """The run at `path`, with something in it to show: a verdict on nothing is none."""
+    """The run at `path`; raises a ReportError if there is nothing in it to show."""
     from torchport.runs.run import Run
 
     run = Run.open(path)

@@ -16,7 +16,7 @@ from torchport.runs.report import Report
 from torchport.runs.run import Run
 
 SHOWN = 10
-"""How many annotations of a kind GitHub shows for a step."""
+"""The number of annotations of one kind that GitHub shows for a step."""
 
 Annotation = tuple[str, Place | None, str, str]
 """The kind, the place, the title and the message."""
@@ -81,7 +81,7 @@ def _todos(report: Report) -> list[Annotation]:
 
 
 def _capped(found: list[Annotation], report: Report) -> list[Annotation]:
-    """At most as many as are shown; the last then says how many there are besides."""
+    """At most as many annotations as GitHub shows; if some are left out, the last one says how many."""
     if len(found) <= SHOWN:
         return found
     more = f"and {len(found) - SHOWN + 1} more, all of them in report.json"

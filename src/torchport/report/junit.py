@@ -32,7 +32,7 @@ def render(run: Run) -> str:
             _layer(suite, report, layer)
     _todos(suite, report)
     if not report.passed and not _count(suite, "failure") and not _count(suite, "error"):
-        # Nothing else tells of it: nothing was compared, or the run ended with an error.
+        # No other test case shows the failure: nothing was compared, or the run ended with an error.
         case = _case(suite, "torchport.verdict", report.model, None)
         SubElement(case, "error", type=report.status, message=_xml(phrases.headline(report)))
     for name in ("failure", "error"):
@@ -102,5 +102,5 @@ def _count(suite: Element, kind: str) -> int:
 
 
 def _xml(text: str) -> str:
-    r"""Text that XML can hold: what it cannot is written as Python would, such as \x1b."""
+    r"""Text that XML can hold: other characters are written as Python would, such as \x1b."""
     return _NOT_XML.sub(lambda found: ascii(found.group())[1:-1], text)

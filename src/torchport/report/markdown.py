@@ -1,6 +1,7 @@
 """A run as Markdown, for the summary of a CI job or a comment: the verdict, the culprit, the worst layers.
 
-In: a `Run`. Out: GitHub's Markdown, small enough for a step summary (1 MiB), because what is long is cut and counted.
+In: a `Run`. Out: GitHub's Markdown, small enough for a step summary (1 MiB): long parts are cut, and what is left out
+is counted.
 """
 
 import re
@@ -14,9 +15,9 @@ LAYERS = 30
 TODOS = 50
 SUGGESTIONS = 10
 EDITED = 60_000
-"""Characters of edits."""
+"""The most characters of edits that are shown."""
 CELL = 400
-"""Characters of one name or sentence."""
+"""The most characters of one name or sentence."""
 _SIGNS = {"pass": "✅", "fail": "❌"}
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$@&])")
 

@@ -9,7 +9,7 @@ from torchport.runs.report import Report
 WORST = 10
 _SIGNS = {"pass": ("✓", "#2e8b57"), "fail": ("✕", "#d9480f")}
 _OTHER = ("!", "#b7791f")
-# Colours in the middle of the scale: a notebook may be light or dark, and does not say which.
+# Colours that can be read on light and on dark: a notebook does not say which it is.
 _STYLE = """
 .torchport-report { font: 14px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; max-width: 880px; }
 .torchport-report p { margin: 0 0 6px; overflow-wrap: anywhere; }

@@ -33,12 +33,12 @@ def headline(report: Report) -> str:
 
 
 def culprit(divergence: Divergence) -> str:
-    """What is wrong at the culprit, and where it showed."""
+    """The error of the culprit, and the call at which it showed."""
     return f"{divergence.what}: {divergence.reason}"
 
 
 def facts(report: Report) -> list[tuple[str, str]]:
-    """What is known about the culprit, each fact with its label, in the order in which to read them."""
+    """The facts about the culprit, each with its label, in the order in which to read them."""
     divergence = report.first_divergence
     if divergence is None:
         return []
@@ -69,13 +69,13 @@ def suggestion(hypothesis: Suggestion) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent, floored to a tenth: what is not all of it is never called 100 %."""
+    """A share in percent, floored to a tenth, so that 100 % is always all of it."""
     tenths = Decimal(str(share)).quantize(Decimal("0.001"), ROUND_FLOOR)
     return f"{tenths * 100:.1f} %"
 
 
 def outputs(measured: Measured) -> str:
-    """The error that users will see and, where it is too large, that it is."""
+    """The error of the outputs, which users will see, and whether it is too large."""
     if measured.passed or measured.incomparable is not None:
         return error(measured)
     return f"{error(measured)} ({measured.reason})"
@@ -92,7 +92,7 @@ def error(measured: Measured | None) -> str:
 
 
 def share_of_limit(measured: Measured | None) -> str:
-    """How much of what the rule allows an error takes up: below 1 passes."""
+    """The share of the rule's limit that an error takes up: below 1 passes."""
     if measured is None or measured.ratio is None:
         return ""
     ratio = measured.ratio
@@ -108,7 +108,7 @@ def largest(measured: Measured | None) -> str:
 
 
 def is_judged(layer: Layer) -> bool:
-    """Whether there was something to judge: a container that hands its input on computes nothing itself."""
+    """Whether the layer computed something itself: a container that hands its input on has nothing to judge."""
     return layer.own is not None or not layer.passed
 
 

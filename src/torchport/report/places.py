@@ -1,7 +1,7 @@
-"""Where a line of the user's code is, as CI systems name it: the file below the root of the checkout, and the line.
+"""The place of a line of the user's code, as CI systems name it: the file below the root of the checkout, and the line.
 
-In: the `source` strings of a report, such as `/path/file.py:12`. The root is GITHUB_WORKSPACE, where that is set, and
-the current directory.
+In: the `source` strings of a report, such as `/path/file.py:12`. A root is GITHUB_WORKSPACE, if that is set, and the
+current directory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 @dataclass(frozen=True)
 class Place:
-    """`file` is relative with forward slashes when it lies below the root, and absolute when it does not."""
+    """A file and a line. `file` is relative with forward slashes if it lies below the root, and else absolute."""
 
     file: str
     line: int | None
@@ -26,7 +26,7 @@ class Place:
 
     @property
     def is_users(self) -> bool:
-        """Whether the file is of the checkout, and not of a package that is installed in it."""
+        """Whether the file belongs to the checkout, and not to a package that is installed in it."""
         return self.is_below_root and not any(part in _INSTALLED for part in Path(self.file).parts)
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ def place_of(source: str | None) -> Place | None:
 
 
 def place_of_layer(report: Report, name: str, source: str | None) -> Place | None:
-    """The line named; where it is not known, the line that calls the layer, or else the layer around it."""
+    """The place of `source`; if it is not known, the line that calls the layer, or else the layer around it."""
     if source:
         return place_of(source)
     layers = {layer.name: layer for layer in report.layers}
@@ -59,7 +59,7 @@ def place_of_layer(report: Report, name: str, source: str | None) -> Place | Non
 
 
 def place_of_culprit(report: Report) -> Place | None:
-    """The line of the operation that goes wrong where it is the user's own, else the line that calls the layer."""
+    """The line of the operation that goes wrong if it is the user's own, else the line that calls the layer."""
     divergence = report.first_divergence
     if divergence is None:
         return None
@@ -75,9 +75,9 @@ def _roots() -> list[Path]:
 
 
 def _below(path: Path, root: Path) -> str | None:
-    """The path from `root`, also where one of them goes through a link; None where there is none."""
+    """The path from `root` to the file, even if one of them goes through a link; None if it is not below `root`."""
     if path.is_relative_to(root):
         return path.relative_to(root).as_posix()
-    with suppress(OSError, RuntimeError, ValueError):  # A name that no file can have is below nothing.
+    with suppress(OSError, RuntimeError, ValueError):  # Some names are not names of files.
         return path.resolve().relative_to(root.resolve()).as_posix()
     return None

@@ -25,21 +25,21 @@ _OF_A_DIFF = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def text_of(run: Run) -> str:
-    """What `render` prints, as plain text."""
+    """The text that `render` prints, without colour."""
     return plain(lambda console: render(run.report, console, run.folder))
 
 
 def plain(draw: Callable[[Console], None]) -> str:
-    """What `draw` prints, without colour whatever the environment says, and without spaces at the ends of lines."""
+    """The text that `draw` prints, without colour and without spaces at the ends of lines."""
     stream = io.StringIO()
     draw(Console(file=stream, width=WIDTH, highlight=False, force_terminal=False, color_system=None))
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
 def render(report: Report, console: Console, folder: Path | None = None) -> None:
-    """Print `report`. Colour is the console's business: none off a terminal or with NO_COLOR.
+    """Prints `report`. The console decides on colour: there is none off a terminal or with NO_COLOR.
 
-    `folder` is where the run lies, if that is not where the report says that it was written.
+    `folder` is the folder of the run, if the run was moved after the report was written.
     """
     _verdict(report, console)
     _culprit(report, console)
@@ -135,7 +135,7 @@ def _files(report: Report, console: Console, folder: Path | None) -> None:
     if folder is not None:
         places += [("" if row else "next", command) for row, command in enumerate(_next(report, folder))]
     for name, place in places:
-        # Paths are for copying: fold them rather than cut them short.
+        # Paths are for copying, so they are folded rather than cut short.
         table.add_row(Text(name.capitalize(), style="bold"), Text(place, overflow="fold"))
     if places:
         console.print(table)

@@ -34,7 +34,7 @@ function makeHelp() {
   return open;
 }
 
-/** Paper is white, whatever the screen is. */
+/** Prints in the light theme: paper is white, whatever the screen is. */
 function printInLight(redraw) {
   let kept;
   window.addEventListener("beforeprint", () => {
@@ -64,7 +64,7 @@ function makeBrowser() {
   const chart = makeChart(byId("chart"), choose, selected);
   const graph = makeGraph(byId("graph"), choose);
 
-  /** Select by hand: the address follows, and the view with the address. */
+  /** Selects on the user's wish: the address changes, and the view follows the address. */
   function choose(layer, node, from) {
     const address = linkTo(layer) + (node === null ? "" : `&node=${encodeURIComponent(node)}`);
     if (window.location.hash !== address) window.location.hash = address;
@@ -87,7 +87,7 @@ function makeBrowser() {
     if (top < 0 || top > window.innerHeight * 0.6) section.scrollIntoView({ block: "start" });
   }
 
-  /** The layer and operation that the address names, if there are such. */
+  /** The layer and the operation that the address names, if the run has them. */
   function fromAddress() {
     const wanted = {};
     for (const part of window.location.hash.slice(1).split("&")) {
@@ -154,7 +154,7 @@ function main() {
     "?": help, d: theme, c: browser.toCulprit, j: browser.next, k: browser.previous,
     "/": () => browser.search.focus(), Escape: () => browser.search.isOn() && browser.search.reset(),
   });
-  // The script of the chart stands after this one: what can be seen without it is seen first.
+  // The script of the chart comes after this one, so that the rest of the page is drawn first.
   document.addEventListener("DOMContentLoaded", redraw);
 }
 

@@ -4,14 +4,14 @@ const OWN = "own error";
 const CHAINED = "chained error";
 const FAILED = "own error, out of bounds";
 
-/** Where a value lies on a panel's axis: its power of ten, or the lane for zeros or for NaN and infinities. */
+/** The place of a value on a panel's axis: its power of ten, or the lane for zeros or for NaN and infinities. */
 function onAxis(value, panel) {
   if (value === null) return null;
   if (!Number.isFinite(value)) return panel.over;
   return value <= 0 ? panel.zero : Math.log10(value);
 }
 
-/** The error of a panel; NaN where one side has a NaN or an infinity that the other has not, see chart.py. */
+/** The error of a panel, or NaN if one side has a NaN or an infinity that the other has not; see chart.py. */
 function chartValue(side, name, layer) {
   if (name === "ratio") return side === "own" ? measure(side, name, layer) : null;
   const differ = countOf(side, "nan_mismatches", layer) + countOf(side, "inf_mismatches", layer) > 0;
@@ -24,7 +24,7 @@ function chartRow(layer, side, series) {
   return row;
 }
 
-/** What is told of a point: `escape` makes text harmless. */
+/** The text shown beside a point; `escape` makes text from outside harmless. */
 function chartTip(row, escape) {
   const panels = Object.entries(data.chart.panels).map(([name, panel]) => [panel.title, format(chartValue("own", name, row.place))]);
   const lines = [["class", classOf(row.place)], ...panels].filter(([, value]) => value !== "");

@@ -1,6 +1,6 @@
 """The chart of errors by layer: a Vega-Lite specification, and the script that draws it in a page.
 
-In: the layers. Out: the specification as JSON, without data: the page hands it the columns that it has anyway. The
+In: the layers. Out: the specification as JSON, without data: the page fills in the columns that it has anyway. The
 script comes out of the vl-convert package, so that a page needs no network.
 """
 
@@ -20,7 +20,7 @@ OWN, CHAINED, FAILED = "own error", "chained error", "own error, out of bounds"
 
 
 def panels(layers: Sequence[Layer]) -> dict[str, dict[str, Any]]:
-    """For each panel what it shows and the range of its axis: exact zeros below it, NaN and infinity above."""
+    """The value that each panel shows, and the range of its axis; exact zeros lie below it, NaN and infinity above."""
     measured = [m for layer in layers for m in (layer.own, layer.chained) if m is not None]
     ratios = [layer.own.ratio for layer in layers if layer.own is not None and layer.own.ratio is not None]
     return {
@@ -31,12 +31,12 @@ def panels(layers: Sequence[Layer]) -> dict[str, dict[str, Any]]:
 
 
 def _error(measured: Measured, value: float) -> float:
-    """NaN where one side has a NaN or an infinity that the other has not: the errors leave such elements out."""
+    """The error `value`, or NaN if one side has a NaN or Inf that the other has not: `value` leaves those out."""
     return math.nan if measured.nan_mismatches or measured.inf_mismatches else value
 
 
 def _range(values: Iterable[float]) -> dict[str, Any]:
-    """Powers of ten around the finite positive values, with a lane for zero and one for NaN where there are such."""
+    """Powers of ten around the finite positive values, with a lane for zeros and one for NaN if there are any."""
     known = list(values)
     positive = [value for value in known if math.isfinite(value) and value > 0]
     low = math.floor(math.log10(min(positive))) if positive else -1
@@ -52,7 +52,7 @@ def _range(values: Iterable[float]) -> dict[str, Any]:
 
 
 def specification(layers: Sequence[Layer]) -> dict[str, Any]:
-    """Panels below each other over one axis; `rows`, `culprit` and `selected` are filled in by the page."""
+    """The chart: panels below each other over one axis. The page fills in `rows`, `culprit` and `selected`."""
     import altair as alt
 
     zoom = alt.selection_interval(
@@ -68,7 +68,7 @@ def specification(layers: Sequence[Layer]) -> dict[str, Any]:
     ]
     stack = alt.vconcat(*charts, spacing=14).resolve_scale(color="shared", shape="shared")
     with warnings.catch_warnings():
-        # Altair says that the panels share the one zoom, which is what is meant.
+        # Altair warns that all panels share one zoom, which is meant to be so.
         warnings.filterwarnings("ignore", message="Automatically deduplicated")
         chart = stack.add_params(zoom)
     result: dict[str, Any] = chart.to_dict()
@@ -83,7 +83,7 @@ def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) 
         x=_x(alt, number, last), y=_y(alt, name, panel, y_axis)
     )
     color, shape = _series(alt)
-    # What is worked out for each of thousands of points is dear: sizes come with the data, texts when one points at it.
+    # With thousands of points, work for each is dear: sizes come with the data, texts only if one points at a point.
     series = "datum.series {} " + f"'{CHAINED}'"
     chained = base.transform_filter(series.format("==")).mark_line(strokeWidth=1.5, clip=True, aria=False)
     own = base.transform_filter(series.format("!=")).mark_point(
@@ -111,7 +111,7 @@ def _x(alt: Any, number: int, last: bool) -> Any:
 
 
 def _y(alt: Any, name: str, panel: dict[str, Any], axis: Any) -> Any:
-    # The page computes the logarithms: a zero and a NaN need places of their own, which a log scale has not.
+    # The page computes the logarithms, because a log scale has no places for zero and NaN.
     bottom = panel["low"] if panel["zero"] is None else panel["zero"]
     top = panel["high"] if panel["over"] is None else panel["over"]
     edge = (top - bottom) * 0.05
@@ -126,7 +126,7 @@ def _y_axis(alt: Any, panel: dict[str, Any]) -> Any:
 
 
 def _series(alt: Any) -> tuple[Any, Any]:
-    """Colour and shape say the same, so that neither is needed alone."""
+    """The colour and the shape of a point. Both say the same, so that no one has to tell colours apart."""
     kinds = [OWN, CHAINED, FAILED]
     legend = alt.Legend(orient="top", symbolOpacity=1, offset=24)
     colours = alt.Scale(domain=kinds, range=["#2f7fc4", "#8a8f98", _FAIL])
@@ -138,14 +138,14 @@ def _series(alt: Any) -> tuple[Any, Any]:
 
 
 def _label(panel: dict[str, Any]) -> str:
-    """Powers of ten as they are written, and words for the two lanes."""
+    """The labels of the axis: powers of ten as they are written, and words for the two lanes."""
     zero, over = (panel[lane] if panel[lane] is not None else 9999 for lane in ("zero", "over"))
     power = "datum.value >= -2 && datum.value <= 3 ? format(pow(10, datum.value), '~r') : '1e' + datum.value"
     return f"datum.value == {zero} ? 'exact 0' : datum.value == {over} ? 'NaN, Inf' : {power}"
 
 
 def _limit(alt: Any, title: str, axis: Any) -> Any:
-    """What the rule allows: 1, the power 0 of ten."""
+    """The line at what the rule allows: 1, which is ten to the power of 0."""
     values = alt.InlineData(values=[{"limit": 0}])
     rule = alt.Chart(values).mark_rule(strokeDash=[6, 4], color=_FAIL)
     return rule.encode(y=alt.Y("limit:Q", title=title, axis=axis))
@@ -157,7 +157,7 @@ def _mark(alt: Any, name: str, colour: str, width: float, opacity: float) -> Any
 
 
 def _words(alt: Any, late: bool) -> Any:
-    """The name above the culprit's line: to its right or, for one that comes late, to its left."""
+    """The name of the culprit above its line: to the right of it, or to the left if the culprit comes late."""
     chart = alt.Chart(alt.NamedData(name="culprit")).transform_filter(f"datum.late == {str(late).lower()}")
     text = chart.mark_text(
         align="right" if late else "left",
@@ -174,7 +174,7 @@ def _words(alt: Any, late: bool) -> Any:
 
 @cache
 def script() -> str:
-    """Vega, Vega-Lite and vegaEmbed in one piece."""
+    """The script with Vega, Vega-Lite and vegaEmbed in one piece."""
     import vl_convert
 
     assign: Callable[[str], str] = "window.{0} = {0};".format

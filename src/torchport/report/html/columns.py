@@ -44,7 +44,7 @@ _TEXTS: dict[str, Callable[[Measured], str | None]] = {
 
 
 class Texts:
-    """Texts by number; the same text has one number."""
+    """A table of texts by number, in which each text is once."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -57,7 +57,7 @@ class Texts:
 
 
 def layers(items: Sequence[Layer], texts: Texts) -> dict[str, Any]:
-    """All layers, in the order of execution; a parent is given by its place in that order."""
+    """The columns of all layers, in the order of execution; a parent is given by its place in that order."""
     places = {layer.name: place for place, layer in enumerate(items)}
     return {
         "name": [layer.name for layer in items],
@@ -74,7 +74,7 @@ def layers(items: Sequence[Layer], texts: Texts) -> dict[str, Any]:
 
 
 def _parent(places: dict[str, int], layer: Layer, place: int) -> int | None:
-    """A caller ends after what it calls: any other parent is none, so that no layer is inside itself."""
+    """The place of the caller, or None unless it comes after the layer: then no layer can be inside itself."""
     found = None if layer.parent is None else places.get(layer.parent)
     return found if found is not None and found > place else None
 
@@ -95,12 +95,12 @@ def _measured(layers: Sequence[Layer], items: Sequence[Measured | None], texts: 
 
 
 def _says_something(name: str, column: list[Any]) -> bool:
-    """The page takes a column that is not there for nulls, or for zeros where it counts."""
+    """Whether a column is worth writing: the page takes a missing one for nulls or, in counts, for zeros."""
     return any(value is not None and not (name in _COUNTS and value == 0) for value in column)
 
 
 def _value(layer: Layer, item: Measured | None) -> str | None:
-    """Which value was measured, where it is not the layer's first output."""
+    """The value that was measured, or None if it is the layer's first output."""
     return None if item is None or item.key == layer.name else item.key
 
 
@@ -113,7 +113,7 @@ def tensor(dtype: str, shape: Sequence[object]) -> str:
 
 
 def short(value: float | None) -> float | int | str | None:
-    """A number with a few digits, as JSON can hold it."""
+    """A number with few digits; one that is not finite becomes a string, because JSON lacks it."""
     if value is None:
         return None
     if math.isnan(value):
@@ -125,7 +125,7 @@ def short(value: float | None) -> float | int | str | None:
 
 
 def _pictures(items: Sequence[Picture | None]) -> dict[str, Any]:
-    """Every picture has the same number of bytes: errors in 8 by 8 cells, then the two histograms."""
+    """The pictures as base64, each of the same number of bytes: errors in 8 by 8 cells, then the two histograms."""
     size = SIDE * SIDE + 2 * BINS
     drawn = [picture for picture in items if picture is not None]
     values = np.zeros((len(drawn), size), dtype=np.float32)
@@ -147,7 +147,7 @@ def _pictures(items: Sequence[Picture | None]) -> dict[str, Any]:
 
 
 def _in_threes(rows: np.ndarray) -> np.ndarray:
-    """Each row with zeros up to a multiple of three bytes: then it is a whole number of base64's letters."""
+    """The rows, padded with zeros to a multiple of three bytes, which is a whole number of letters in base64."""
     return np.pad(rows, ((0, 0), (0, -rows.shape[1] % 3)))
 
 

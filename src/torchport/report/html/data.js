@@ -13,12 +13,12 @@ const typeOf = (layer) => text(columns.type[layer]);
 const classOf = (layer) => lastWord(typeOf(layer));
 const passed = (layer) => columns.passed[layer] === 1;
 
-/** One number of the own or the chained error: null where nothing was measured. */
+/** One number of the own or the chained error, or null if nothing was measured. */
 function measure(side, name, layer) {
   return columns[side].there[layer] ? number(columns[side][name]?.[layer] ?? null) : null;
 }
 
-/** How often something was seen; a column that says nothing was left out. */
+/** A count; a column of zeros was left out. */
 const countOf = (side, name, layer) => columns[side][name]?.[layer] ?? 0;
 
 function measuredText(side, name, layer) {
@@ -30,7 +30,7 @@ const children = Array.from({ length: count }, () => []);
 const roots = [];
 columns.parent.forEach((parent, layer) => (parent === null ? roots : children[parent]).push(layer));
 
-/** Layers that fail inside each layer, itself not counted. Children end before their parents, so one pass will do. */
+/** The number of layers that fail inside each layer, without itself. Children come before their parents: one pass will do. */
 const failingInside = new Array(count).fill(0);
 columns.parent.forEach((parent, layer) => {
   if (parent !== null) failingInside[parent] += failingInside[layer] + (passed(layer) ? 0 : 1);
@@ -43,7 +43,7 @@ function callers(layer) {
   return found;
 }
 
-/** What a layer is called beside its siblings. */
+/** The name of a layer among its siblings. */
 function shortName(layer) {
   const name = columns.name[layer];
   const parent = columns.parent[layer];
@@ -56,7 +56,7 @@ function drawingOf(layer) {
   return which === null || which === undefined ? null : data.graph.drawings[which];
 }
 
-/** The nodes of a layer in order: operations, and calls with the layer that they are. */
+/** The nodes of a layer in order: operations, and calls with the layer of each. */
 function nodesOf(layer) {
   const drawing = drawingOf(layer);
   if (drawing === null) return children[layer].map((child) => ({ call: child }));

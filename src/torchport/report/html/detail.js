@@ -38,7 +38,7 @@ function detailReason(layer) {
   return reason === null ? null : element("p", { class: passed(layer) ? "hint" : "reason" }, reason);
 }
 
-/** The selected operation of the layer, where one is selected. */
+/** The selected operation of the layer, if one is selected. */
 function operationFacts(layer, name) {
   if (name === null) return null;
   const node = nodesOf(layer).find((one) => one.name === name);
@@ -105,7 +105,7 @@ function numbersTable(layer) {
   return element("table", { class: "plain numbers-table" }, element("thead", {}, head), element("tbody", {}, ...rows, ...tensorRows(layer, sides)));
 }
 
-/** Shape and dtype: on one line where both have the same. */
+/** Shape and dtype, on one line if both tensors have the same. */
 function tensorRows(layer, sides) {
   const row = (name, values) => element("tr", {}, element("th", { scope: "row" }, name), ...values.map((value) => element("td", { class: "right mono" }, value ?? "")));
   const [golden, port] = ["golden", "candidate"].map((name) => sides.map((side) => measuredText(side, name, layer)));

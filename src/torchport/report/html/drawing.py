@@ -17,7 +17,7 @@ from torchport.report.html.columns import Texts, tensor
 
 MOST_BOXES = 400
 MOST_PLACES = 5_000
-"""Boxes and the rows that long edges pass through; above this a drawing would take seconds and say nothing."""
+"""The most boxes, and rows that long edges pass through, of a drawing: a larger one takes seconds and says nothing."""
 MOST_PLACES_OF_ALL = 40_000
 _GAP, _BEND = 26, 14
 _CHARACTER, _MARGIN, _CALL_MARGIN, _NARROWEST, _WIDEST = 7.2, 22, 74, 84, 240
@@ -29,19 +29,19 @@ class Box:
     """input, op, call or output."""
     name: str
     label: str
-    """Below the name: the operation, the class of what is called, or the shape of an input."""
+    """The text below the name: the operation, the class of the module that is called, or the shape of an input."""
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """What makes two drawings the same."""
+    """The boxes and edges of a drawing: two modules with the same sketch share a drawing."""
 
     boxes: tuple[Box, ...]
     edges: tuple[tuple[int, int], ...]
 
 
 def drawings(graph: Graph, layers: Sequence[Layer], texts: Texts) -> dict[str, Any]:
-    """The drawings, the operations in them, and the drawing of each layer (None where the graph says nothing)."""
+    """The drawings with their operations, and the drawing of each layer (None if the graph does not have it)."""
     plan = make_plan(graph)
     children = _children(layers)
     numbers: dict[tuple[Any, ...], int] = {}
@@ -73,7 +73,7 @@ def _children(layers: Sequence[Layer]) -> dict[str, list[str]]:
 
 
 def _module_of(graph: Graph, plan: Plan, layer: Layer, children: list[str]) -> Module | None:
-    """The module that a layer is a call of, if graph and report tell of the same calls."""
+    """The module that a layer is a call of, or None if graph and report do not have the same calls."""
     call = plan.calls.get(layer.name)
     if call is None:
         return None
@@ -156,7 +156,7 @@ def _expression(expr: Any) -> str:
 
 
 def _drawn(sketch: Sketch, room: int) -> tuple[dict[str, Any], int]:
-    """The drawing and how many places it takes; without rows, and with the reason, where it is too large."""
+    """The drawing and the places that it takes; if it is too large, the reason stands in for its rows."""
     drawing: dict[str, Any] = {
         "kind": [box.kind for box in sketch.boxes],
         "name": [box.name for box in sketch.boxes],
@@ -170,7 +170,7 @@ def _drawn(sketch: Sketch, room: int) -> tuple[dict[str, Any], int]:
 
 
 def _places(sketch: Sketch) -> int:
-    """Boxes and rows that edges pass through, with every box as high as its inputs let it be."""
+    """The number of boxes and of rows that edges pass through, if every box is as high up as its inputs allow."""
     rows = [0] * len(sketch.boxes)
     for start, end in sketch.edges:
         rows[end] = max(rows[end], rows[start] + 1)
@@ -211,7 +211,7 @@ def _layout(sketch: Sketch) -> dict[str, Any]:
 
 
 def _flat(edge: Any, bends: list[tuple[int, float]]) -> list[int]:
-    """Start, end, then row and x of each bend on the way."""
+    """An edge as numbers: its start, its end, then the row and the x of each bend."""
     return [edge.v[0].data, edge.v[1].data, *(round(number) for bend in bends for number in bend)]
 
 
@@ -222,7 +222,7 @@ def _views(sugiyama: Any) -> Iterator[Any]:
 
 
 class _View:
-    """What the layout asks of a vertex, and where it puts it."""
+    """The view of a vertex, as the layout library wants it: the size of the box, and the place that it is given."""
 
     def __init__(self, width: int):
         self.w, self.h = width, 40
@@ -230,7 +230,7 @@ class _View:
 
 
 def _width(box: Box) -> int:
-    """Room for the words and, beside what is called, for the signs and the button that unfolds it."""
+    """The width of a box: room for its words and, for a call, for its signs and the button that unfolds it."""
     longest = max(len(box.name), len(box.label) if box.kind in ("op", "call") else 0)
     margin = _CALL_MARGIN if box.kind == "call" else _MARGIN
     return round(min(_WIDEST, max(_NARROWEST, longest * _CHARACTER + margin)))

@@ -18,7 +18,7 @@ function makeGraph(section, choose) {
     return element("button", { type: "button", title, "aria-label": title, onclick: act }, words);
   }
 
-  /** Show a layer: where the drawing has it already, mark it there; else draw the module that it is in, or itself. */
+  /** Shows a layer: marks it if it is in the drawing; else draws the module that it is in, or the layer itself. */
   function show(layer, node) {
     shown = { layer, node };
     const there = content.querySelector(`[data-layer="${layer}"]`);
@@ -133,7 +133,7 @@ function makeGraph(section, choose) {
     const before = content.querySelector(`[data-layer="${box.call}"]`).getBoundingClientRect();
     if (!unfolded.delete(box.call)) unfolded.add(box.call);
     redraw();
-    // The box stays under the pointer: only the rest moves.
+    // The box stays under the pointer, and only the rest moves.
     const made = content.querySelector(`[data-layer="${box.call}"]`);
     const after = made.getBoundingClientRect();
     view.x += before.left + before.width / 2 - after.left - after.width / 2;
@@ -183,12 +183,12 @@ function makeGraph(section, choose) {
 
   const extent = () => ({ width: Number(content.dataset.width), height: Number(content.dataset.height) });
 
-  /** As high as the drawing, within reason. */
+  /** Makes the canvas as high as the drawing, within limits. */
   function giveRoom(least) {
     canvas.style.height = `${Math.max(least, Math.min(Math.max(360, window.innerHeight * 0.7), extent().height * view.scale + 40))}px`;
   }
 
-  /** Readable first: as large as fits, not below 0.75; then around what is selected. */
+  /** Shows all of the drawing, but not smaller than 0.75; if it does not fit, the part around the selected box. */
   function start() {
     const { width, height } = extent();
     view.scale = 1;

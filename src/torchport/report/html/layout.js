@@ -1,5 +1,5 @@
 // Where the boxes of a graph go. Python gave each box a row and an x; here rows get heights, so that a called module can
-// unfold in its box: what is beside and below makes room.
+// unfold in its box, and the boxes beside and below it make room.
 
 const BOX = { high: 42, pill: 30, gap: 34, header: 26, padding: 14 };
 
@@ -39,7 +39,7 @@ function makeBox(drawing, kind, place, call, unfolded) {
 
 const canDraw = (layer) => Boolean(drawingOf(layer)?.row);
 
-/** Moves what is left and right of an unfolded box away by half of what it grew; boxes in one column share the room. */
+/** Moves the boxes left and right of an unfolded box by half of what it grew; boxes in one column share the room. */
 function roomFor(boxes) {
   const columnsGrown = new Map();
   for (const box of boxes) {
@@ -62,7 +62,7 @@ function rowsOf(drawing, boxes) {
 
 const pairs = (numbers) => Array.from({ length: numbers.length / 2 }, (_, place) => [numbers[2 * place], numbers[2 * place + 1]]);
 
-/** Ends of edges at a box lie beside each other, in the order of where they come from. */
+/** Puts the ends of edges at a box beside each other, in the order of the boxes that they come from. */
 function spreadEnds(edges, end, towards) {
   for (const [box, group] of groupBy(edges, (edge) => edge[end])) {
     group.sort((one, other) => towards(one) - towards(other));
@@ -77,7 +77,7 @@ function groupBy(items, key) {
   return groups;
 }
 
-/** Straight down past the boxes of a row, in curves between rows. */
+/** The path of an edge: straight down past the boxes of a row, in curves between rows. */
 function edgePath(edge, rows) {
   const points = [[edge.startX, edge.start.y + edge.start.height / 2]];
   for (const { row, x } of edge.bends) points.push([x, rows.top[row]], [x, rows.top[row] + rows.height[row]]);

@@ -1,4 +1,4 @@
-"""The page: what is known of a run as JSON, and the template that shows it.
+"""The page: the facts of a run as JSON, and the template that shows them.
 
 In: a run. Out: one HTML text with script, style and data inside. Text from outside is escaped by the template or, in
 the data, so that it cannot end its script; only scripts that are written here may run.
@@ -75,7 +75,7 @@ def render(run: Run) -> str:
         scripts=scripts,
         data=as_script(_data(run)),
     )
-    # A name may hold half a surrogate pair, which no file can.
+    # A name may hold half a surrogate pair, which cannot be written to a file.
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -98,7 +98,7 @@ def _in_one_scope(parts: Iterator[str]) -> str:
 
 
 def _policy(scripts: Any) -> str:
-    """Nothing is fetched, and no script runs but those of the page, known by their hashes."""
+    """The content security policy: nothing is fetched, and only the scripts of the page run, known by their hashes."""
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts if script)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
@@ -111,7 +111,7 @@ def _hash(script: str) -> str:
 
 
 def as_script(data: Any) -> str:
-    """JSON that can stand inside a script element, whatever texts are in it."""
+    """JSON that can stand inside a script element, whatever text is in it."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -27,7 +27,7 @@ function pictureOf(layer) {
   };
 }
 
-/** From 0 to 1 over the decades of the errors, at most four below the largest. */
+/** The shade of an error, from 0 to 1 over the decades of the errors, at most four below the largest. */
 function shadeOf(error, lowest, highest) {
   if (!Number.isFinite(error)) return 1;
   if (error <= 0) return null;

@@ -1,4 +1,4 @@
-// Search and the filter "only failing": while one of them is on, the tree is a list of what matches.
+// Search and the filter "only failing": while one of them is on, the tree is a list of the layers that match.
 
 const MOST_ROWS = 300;
 

@@ -20,7 +20,7 @@ LARGEST_FILE = 2_000_000
 
 
 def place(source: str | None) -> tuple[str, int] | None:
-    """File and line of "file.py:12"."""
+    """The file and the line of a source such as "file.py:12"."""
     file, colon, line = (source or "").rpartition(":")
     return (file, int(line)) if colon and file and line.isdigit() else None
 
@@ -33,13 +33,13 @@ class Files:
         self._wanted: dict[str, set[int]] = {}
 
     def around(self, source: str | None) -> None:
-        """Keep the lines around a place."""
+        """Adds the lines around a place."""
         found = place(source)
         if found is not None:
             self._want(found[0], found[1] - AROUND, found[1] + AROUND)
 
     def forward(self, source: str | None) -> list[int] | None:
-        """Keep the function that begins at a place; gives its first and last line."""
+        """Adds the function that begins at a place, and gives its first and last line."""
         found = place(source)
         if found is None:
             return None
@@ -52,7 +52,7 @@ class Files:
         return [first, last]
 
     def highlighted(self) -> dict[str, list[list[Any]]]:
-        """File → stretches, each the number of its first line and the lines as HTML."""
+        """The stretches of each file: the number of the first line, and the lines as HTML."""
         return {file: self._stretches(file, wanted) for file, wanted in self._wanted.items() if wanted}
 
     def _want(self, file: str, first: int, last: int) -> None:
@@ -94,7 +94,7 @@ def _length(lines: list[str]) -> int:
 
 
 def excerpts(graph: Graph | None, sources: Iterable[str | None]) -> dict[str, Any]:
-    """The files, and for each place at which a `forward` begins its first and last line."""
+    """The stretches of the files, and the first and last line of each `forward` by the place at which it begins."""
     files = Files()
     for source in dict.fromkeys(sources):
         files.around(source)
@@ -108,7 +108,7 @@ def excerpts(graph: Graph | None, sources: Iterable[str | None]) -> dict[str, An
 
 
 def shown_at(sources: Iterable[str | None], most: int) -> list[tuple[str, list[tuple[int, str, bool]]]]:
-    """The first places that can be read: each with its lines, their numbers, and which line is meant."""
+    """The first places that can be read: each with its lines, their numbers, and whether a line is the one meant."""
     shown = []
     for source in dict.fromkeys(sources):
         files = Files()
@@ -140,12 +140,12 @@ def _highlighted(stretch: Stretch, lexer: str) -> list[Any]:
 
 
 def highlight(text: str, language: str) -> list[str]:
-    """Each line as HTML in which only pygments' spans are markup."""
-    from pygments import highlight as run  # type: ignore[import-untyped]
-    from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
-    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    """The lines as HTML in which only pygments' spans are markup."""
+    from pygments import highlight as run
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import get_lexer_by_name
 
-    # stripnl off: a line keeps its number.
+    # Without stripnl=False, empty lines at the start would be dropped and every line number would be off.
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     html: str = run(text, lexer, HtmlFormatter(nowrap=True))
     return html.split("\n")

@@ -1,5 +1,5 @@
 // Runs before the page is drawn, so that it never flashes in the other colours.
-// A page that was opened as a file may not be let at localStorage, which then throws.
+// A page that was opened as a file may have no access to localStorage, which then throws.
 (() => {
   try {
     const kept = localStorage.getItem("torchport-theme");

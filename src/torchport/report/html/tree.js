@@ -91,7 +91,7 @@ function makeTree(box, choose) {
 
   const toggle = (row) => (row.element.getAttribute("aria-expanded") === "true" ? fold(row) : unfold(row));
 
-  /** Make a row the one that Tab comes to; `move` puts the focus there as well. */
+  /** Makes a row the one that Tab comes to; `move` puts the focus there as well. */
   function focus(row, move = true) {
     if (!row) return;
     at?.element.setAttribute("tabindex", "-1");
@@ -101,7 +101,7 @@ function makeTree(box, choose) {
     keepInView(row.element);
   }
 
-  /** Scroll the tree and nothing else: the page stays where the reader has it. */
+  /** Scrolls the tree and nothing else: the page stays where the reader has it. */
   function keepInView(row) {
     const above = row.offsetTop - box.offsetTop;
     if (above < box.scrollTop + 30) box.scrollTop = above - 60;
@@ -158,7 +158,7 @@ function makeTree(box, choose) {
     box.replaceChildren();
   }
 
-  /** The tree, unfolded as it was. */
+  /** Shows the tree, unfolded as it was. */
   function showTree() {
     clear();
     const made = insert(roots.map((layer) => ({ layer, level: 1 })), null);
@@ -166,14 +166,14 @@ function makeTree(box, choose) {
     focus(rowOf(chosen) ?? rows[0], false);
   }
 
-  /** Only these layers, one below the other. */
+  /** Shows only these layers, one below the other. */
   function showList(layers) {
     clear();
     insert(layers.map((layer) => ({ layer, level: 1, flat: true })), null);
     focus(rowOf(chosen) ?? rows[0], false);
   }
 
-  /** Show a layer (or one of its operations) as the selected one, with all that is around it unfolded. */
+  /** Shows a layer (or one of its operations) as the selected one, with all modules around it unfolded. */
   function reveal(layer, nodeName) {
     mark(chosen, false);
     chosen = keyOf(nodeName === null ? { layer } : { layer, node: placeOfNode(layer, nodeName) });

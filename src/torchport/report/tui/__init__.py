@@ -6,7 +6,7 @@ from torchport.errors import UsageError
 
 
 def require() -> None:
-    """Raises where textual, which draws the dashboard, is not installed."""
+    """Raises an error if textual, which draws the dashboard, is not installed."""
     if find_spec("textual") is None:
         message = "the dashboard needs textual, which is not installed"
         raise UsageError("TP0803", message, fix="Run `pip install 'torchport[tui]'`.")

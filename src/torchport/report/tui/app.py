@@ -20,7 +20,7 @@ from torchport.runs.run import Run
 
 TICK = 0.1
 PATIENCE = 5.0
-"""Seconds that work has to end in after it was told to stop."""
+"""The seconds that work is given to end after it was asked to stop."""
 
 
 class FilterBox(Input):
@@ -91,7 +91,7 @@ class Dashboard(App[None]):
     # What comes in
 
     def _tick(self) -> None:
-        """Show what the job has done since the last time."""
+        """Shows what the job has done since the last tick."""
         job = self.job
         assert job is not None
         ended = not job.alive
@@ -114,7 +114,7 @@ class Dashboard(App[None]):
         if not job.alive or self._patience <= 0:
             self.exit()
         elif self._ticks % 10 == 0:
-            job.stop()  # Code may have swallowed the first interrupt, and what it started since must end, too.
+            job.stop()  # Code may have swallowed the first interrupt, and started more programs since.
 
     def _log_prints(self) -> None:
         while self.job is not None and self.job.printed:
@@ -142,7 +142,7 @@ class Dashboard(App[None]):
             self.details.border_title = "Error"
 
     def _finish(self) -> None:
-        """The verdict is in: show it, and go to the culprit."""
+        """Shows the verdict, and goes to the culprit."""
         report = self.report
         assert report is not None
         self.verdict.update(banner.verdict(report))
@@ -214,7 +214,7 @@ class Dashboard(App[None]):
     # What keys do
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Which keys there are now: those of the dashboard are letters while a filter is typed."""
+        """Whether a key works now: the key of the filter is a letter like others while a filter is typed."""
         return action != "filter" or not isinstance(self.focused, FilterBox)
 
     def action_filter(self) -> None:

@@ -20,7 +20,7 @@ def verdict(report: Report) -> Text:
 
 
 def doing(job: Job, tick: int) -> Text:
-    """What a running job is at; or that it failed."""
+    """The line on a job that is running or has failed."""
     if job.error is not None:
         return Text.assemble((" ERROR ", "bold white on red"), " ", (job.subject, "bold"))
     word = " STOPPING " if job.stopped else " PORTING "
@@ -39,7 +39,7 @@ def taken(report: Report) -> Text:
 
 
 def taking(job: Job, tick: int) -> Text:
-    """The steps of a job: done, being done, still to do."""
+    """The steps of a job: those that are done, the one being done, and those still to do."""
     seconds = job.seconds()
     ended = not job.alive
     parts = []

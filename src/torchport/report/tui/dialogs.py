@@ -36,7 +36,7 @@ SIGNS = (
 
 
 class Note(ModalScreen[None]):
-    """A text over the dashboard, until a key or a click."""
+    """A text over the dashboard, which a key or a click closes."""
 
     BINDINGS = [Binding("escape,q,enter,question_mark,o", "close", "Close")]
 
@@ -58,7 +58,7 @@ class Note(ModalScreen[None]):
 
 
 class AskToStop(ModalScreen[bool]):
-    """Whether to stop a port that is still being made."""
+    """The question whether to stop a port that is still being made."""
 
     BINDINGS = [
         Binding("y", "answer(True)", "Stop"),

@@ -13,12 +13,12 @@ _ARGUMENTS = {
     **dict.fromkeys(("subl", "zed"), ("--wait", *_COLON)),
     **dict.fromkeys(("hx", "helix"), _COLON),
 }
-"""How editors are told the line; what is not named here takes `+LINE FILE`, as vi, nano and emacs do."""
+"""The arguments by which an editor opens a line; editors not named here take `+LINE FILE`, as vi, nano and emacs do."""
 _PLACE = re.compile(r"(?P<file>.+):(?P<line>\d+)")
 
 
 def command(source: str | None) -> list[str] | str:
-    """The command that opens a source such as `net.py:12` in $EDITOR, or why there is none."""
+    """The command that opens a source such as `net.py:12` in $EDITOR, or the reason why there is none."""
     try:
         editor = shlex.split(os.environ.get("EDITOR", ""))
     except ValueError as error:
@@ -35,7 +35,7 @@ def command(source: str | None) -> list[str] | str:
 
 
 def run(command: list[str]) -> str | None:
-    """Runs the editor on the real terminal; gives why that failed, if it did."""
+    """Runs the editor on the real terminal; gives the reason if that failed."""
     try:
         subprocess.run(command, stdin=sys.__stdin__, stdout=sys.__stdout__, stderr=sys.__stderr__)
     except OSError as error:

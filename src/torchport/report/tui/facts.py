@@ -1,4 +1,4 @@
-"""What the dashboard says of one layer, of what is to do, and of an error, as rich renderables."""
+"""The facts that the dashboard shows on one layer, on TODOs and on an error, as rich renderables."""
 
 from collections.abc import Iterator
 
@@ -15,14 +15,14 @@ PASS, FAIL, NOTHING, CULPRIT = "✓", "✗", "·", "!"
 
 
 def sign(layer: Layer) -> str:
-    """Passed, failed, or nothing of its own to judge."""
+    """The sign for a layer that passed, failed, or has nothing of its own to judge."""
     if not layer.passed:
         return FAIL
     return NOTHING if layer.own is None else PASS
 
 
 def of_layer(layer: Layer, culprit: Divergence | None) -> RenderableType:
-    """Everything that is known of a layer; `culprit` where it is the one."""
+    """Everything that is known of a layer; `culprit` is given if the layer is the culprit."""
     colour = {PASS: "green", FAIL: "red", NOTHING: ""}[sign(layer)]
     head = Text.assemble((f"{sign(layer)} {layer.name}", f"bold {colour}"), "\n", (layer.type, "dim"))
     facts = [*(_of_culprit(culprit) if culprit else _why(layer)), *_numbers(layer)]
@@ -34,7 +34,7 @@ def of_layer(layer: Layer, culprit: Divergence | None) -> RenderableType:
 
 
 def of_nothing(report: Report) -> RenderableType:
-    """A report without layers: what is to do, or that nothing is proven."""
+    """The text for a report without layers: its TODOs, or that nothing is proven."""
     if not report.todos:
         return Text(phrases.headline(report))
     facts = [
@@ -106,7 +106,7 @@ def _described(shape: tuple[int, ...], dtype: str) -> str:
 
 
 def _coloured(hunk: str) -> Text:
-    """A hunk of a diff; what was taken away and what was put there bear their signs anyway."""
+    """A hunk of a diff in colour; removed and added lines also have their signs."""
     lines = [Text(line, style={"-": "red", "+": "green"}.get(line[:1], "dim")) for line in hunk.splitlines()]
     return Text("\n").join(lines)
 

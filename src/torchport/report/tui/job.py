@@ -21,7 +21,7 @@ Work = Callable[[Watcher], Report]
 
 
 class Job:
-    """One thread writes the fields below, the dashboard reads them."""
+    """Work in a thread, which writes the fields below; the dashboard reads them."""
 
     def __init__(self, work: Work, subject: str) -> None:
         self.subject = subject
@@ -37,7 +37,7 @@ class Job:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._before = processes.descendants()
         reader, self.sink = os.pipe()
-        """`sink` is a file descriptor: what is written to it is `printed`."""
+        """`sink` is a file descriptor: text that is written to it is added to `printed`."""
         threading.Thread(target=self._read, args=(reader,), daemon=True).start()
 
     def start(self) -> None:
@@ -52,7 +52,7 @@ class Job:
         return self._begun[-1][0] if self._begun else None
 
     def seconds(self) -> dict[str, float]:
-        """What each step that was begun has taken so far."""
+        """The seconds that each step that was begun has taken so far."""
         begun, now = list(self._begun), self._ended or time.monotonic()
         ends = [*(start for _, start in begun[1:]), now]
         return {name: end - start for (name, start), end in zip(begun, ends, strict=False)}
@@ -78,7 +78,7 @@ class Job:
         return self.report
 
     def _run(self) -> None:
-        # It is not closed here: loggers that were made meanwhile may hold it.
+        # It is not closed at the end: loggers that were made meanwhile may still write to it.
         out = open(self.sink, "w", buffering=1, encoding="utf-8", errors="replace")  # noqa: SIM115
         try:
             with redirect_stdout(out), redirect_stderr(out):
@@ -98,5 +98,5 @@ class Job:
     def _read(self, reader: int) -> None:
         with open(reader, encoding="utf-8", errors="replace", newline="\n") as lines:
             for line in lines:
-                # A progress bar draws itself anew after each return; the last state is what stays.
+                # A progress bar draws itself anew after each carriage return, so the last state counts.
                 self.printed.append(line.rstrip("\r\n").rpartition("\r")[2])

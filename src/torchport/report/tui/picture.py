@@ -1,6 +1,6 @@
 """A layer's picture in characters: the heatmap of its errors, and how its values are spread.
 
-In: a `Picture`. Out: rich `Text`. Every cell bears a digit or a number, so nothing is told by colour alone.
+In: a `Picture`. Out: rich `Text`. Every cell has a digit or a number, so nothing is shown by colour alone.
 """
 
 import math
@@ -11,7 +11,7 @@ from rich.text import Text
 from torchport.parity.picture import Picture
 
 WIDE = 64
-"""From so many columns on the cells hold numbers, below they hold digits."""
+"""With this many columns or more, the cells hold numbers; with fewer, they hold digits."""
 _COLOURS = ("#2b1a5c", "#641a80", "#a3307e", "#de4968", "#fb8861", "#fde0a1")
 _LEVELS = len(_COLOURS)
 _INFINITE = _LEVELS + 1
@@ -20,7 +20,7 @@ _LABEL = 10
 
 
 def heatmap(picture: Picture, width: int) -> Text:
-    """The largest error in each part of the tensor, and beside it what the levels stand for."""
+    """The largest error in each part of the tensor, with a legend of the levels beside it."""
     finite = [error for row in picture.errors for error in row if math.isfinite(error)]
     largest = max(finite, default=0.0)
     room = 6 if width >= WIDE else 3
@@ -34,7 +34,7 @@ def heatmap(picture: Picture, width: int) -> Text:
 
 
 def level(error: float, largest: float) -> int:
-    """0 for no error, then half a decade a level up to the largest, then what is not finite."""
+    """The level of an error: 0 for none, then one for each half decade up to the largest, then one for NaN and Inf."""
     if not math.isfinite(error):
         return _INFINITE
     if error == 0:
@@ -81,7 +81,7 @@ def _style(which: int) -> str:
 
 
 def _legend(largest: float) -> list[Text]:
-    """One line a level, the largest first; as many lines as a picture has at most."""
+    """One line for each level, the largest first, and at most as many lines as a picture has."""
     bounds = [(which, largest * 10 ** ((which - _LEVELS) / 2)) for which in range(_LEVELS, 0, -1)]
     meanings = [(which, f"≤ {bound:.2e}") for which, bound in bounds] if largest > 0 else []
     meanings += [(0, "no error"), (_INFINITE, "NaN or Inf")]
@@ -89,6 +89,6 @@ def _legend(largest: float) -> list[Text]:
 
 
 def _bars(counts: tuple[int, ...], top: int, times: int) -> str:
-    """A bar a bin; a bin that has any value at all is never blank."""
+    """One bar for each bin; a bin with any value in it is never blank."""
     heights = (math.ceil(count / top * (len(_BARS) - 1)) for count in counts)
     return "".join(_BARS[height] * times for height in heights)

@@ -1,4 +1,4 @@
-"""The processes that this one has started, and those that they have: what must end with it."""
+"""The processes that must end with this one: those that it has started, and those that they have."""
 
 from collections.abc import Iterable
 from contextlib import suppress

@@ -10,7 +10,7 @@ from torchport.runs.report import Report
 from torchport.runs.run import Run
 
 STOPPED = 130
-"""What shells give for a program that was stopped by a key."""
+"""The exit code that shells give for a program that was stopped by a key."""
 
 
 def show(run: Run) -> None:
@@ -20,7 +20,7 @@ def show(run: Run) -> None:
 
 
 def watch(work: Work, subject: str) -> Report:
-    """Do `work` with the dashboard before it; gives its report or raises its error once the user has quit."""
+    """Does `work` while the dashboard shows it; gives its report or raises its error once the user has quit."""
     tty.check()
     job = Job(work, subject)
     with tty.taken(job.sink):
@@ -31,7 +31,7 @@ def watch(work: Work, subject: str) -> Report:
                 job.stop()
                 job.wait(PATIENCE)
     if job.alive:
-        # It is deep in native code and cannot be waited for; to unwind Python under it would crash.
+        # The work is deep in native code and cannot be waited for; to unwind Python under it would crash.
         print("stopped", file=sys.stderr, flush=True)
         os._exit(STOPPED)
     return job.result()

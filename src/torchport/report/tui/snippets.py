@@ -1,4 +1,4 @@
-"""Where the snippet of a failing layer lies, and the commands that run its scripts."""
+"""The folder of a failing layer's snippet, and the commands that run its scripts."""
 
 import ast
 import shlex
@@ -18,7 +18,7 @@ class Command(NamedTuple):
 
 
 def folder_of(layer: Layer, report: Report, run: Path | None) -> Path | None:
-    """The layer's snippet: where the report says, or else beside it, if the run was moved."""
+    """The folder of the layer's snippet: the one that the report names or, if the run was moved, the one beside it."""
     culprit = report.first_divergence
     named = culprit.snippet if culprit is not None and culprit.layer == layer.name else None
     places = [] if named is None else [Path(named)]
@@ -29,7 +29,7 @@ def folder_of(layer: Layer, report: Report, run: Path | None) -> Path | None:
 
 
 def commands(folder: Path) -> list[Command]:
-    """What to type to go there and run each script."""
+    """The commands that go to the folder and run each script."""
     scripts = sorted(path for path in folder.iterdir() if path.suffix in _RUNS)
     lines = [Command(shlex.join([_RUNS[path.suffix], path.name]), _about(path)) for path in scripts]
     return [Command(shlex.join(["cd", str(folder)]), ""), *lines]

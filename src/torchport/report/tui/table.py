@@ -31,7 +31,7 @@ _NUMBERS = (
 )
 _TYPE = _Column("type", 13, lambda layer: layer.type.rpartition(".")[2])
 _ORDER = (*_NUMBERS[:3], _TYPE, _NUMBERS[3])
-"""What is shown where there is room, the most important first."""
+"""The columns that are shown if there is room, the most important first."""
 _HERE = "›"
 _SIGN = 4
 _LEAST_NAME = 18
@@ -51,7 +51,7 @@ class LayerTable(ScrollView, can_focus=True):
     ]
 
     class Selected(Message):
-        """Another layer is selected, or none is left."""
+        """The message that another layer is selected, or that none is left."""
 
         def __init__(self, layer: Layer | None) -> None:
             super().__init__()
@@ -69,7 +69,7 @@ class LayerTable(ScrollView, can_focus=True):
         return self.rows[self._at] if self._at < len(self.rows) else None
 
     def show(self, layers: Iterable[Layer], empty: str) -> None:
-        """Other layers; the one that was selected stays so if it is among them."""
+        """Shows other layers; the one that was selected stays selected if it is among them."""
         before = self.selected
         self.rows, self.empty = list(layers), empty
         names = (index for index, layer in enumerate(self.rows) if before and layer.name == before.name)
@@ -77,7 +77,7 @@ class LayerTable(ScrollView, can_focus=True):
         self.select(next(names, 0))
 
     def append(self, layers: Sequence[Layer]) -> None:
-        """More layers at the end; the table follows them while the last one is selected."""
+        """Adds layers at the end; the table follows them while the last one is selected."""
         follows = self._at >= len(self.rows) - 1
         self.rows += layers
         self._resize()
@@ -93,7 +93,7 @@ class LayerTable(ScrollView, can_focus=True):
         self.post_message(self.Selected(self.selected))
 
     def select_where(self, wanted: Callable[[Layer], bool], step: int = 1) -> bool:
-        """Select the next layer (the one before, with step -1) that is wanted, round the end."""
+        """Selects the next layer that is wanted (the one before with step -1), and goes on at the other end."""
         count = len(self.rows)
         for distance in range(1, count + 1):
             index = (self._at + step * distance) % count
@@ -165,7 +165,7 @@ class LayerTable(ScrollView, can_focus=True):
 
 
 def _fitting(width: int) -> tuple[list[_Column], int]:
-    """The columns that there is room for, in the order in which they stand, and the room for names."""
+    """The columns that there is room for, in their order on the screen, and the width for names."""
     room = width - _SIGN - 1
     chosen = []
     for column in _ORDER:
@@ -177,7 +177,7 @@ def _fitting(width: int) -> tuple[list[_Column], int]:
 
 
 def _shortened(name: str, room: int) -> str:
-    """The end of a long name tells more than its beginning."""
+    """The end of a name that is too long, because it says more than the beginning."""
     return name.ljust(room) if len(name) <= room else f"…{name[len(name) - room + 1 :]}"
 
 

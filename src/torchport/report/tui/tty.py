@@ -1,4 +1,4 @@
-"""The terminal for the dashboard alone: what else is written to stdout and stderr goes elsewhere meanwhile."""
+"""The terminal for the dashboard alone: all else that is written to stdout and stderr goes elsewhere meanwhile."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from torchport.errors import UsageError
 
 
 def check() -> None:
-    """Raises where there is no terminal to draw on or to read keys from."""
+    """Raises an error if there is no terminal to draw on or to read keys from."""
     lacking = [name for name, file in (("stdin", sys.stdin), ("stdout", sys.stdout)) if not file.isatty()]
     if lacking or os.environ.get("TERM") == "dumb":
         what = f"not one: {', '.join(lacking)}" if lacking else "TERM says that this one cannot draw"
@@ -19,7 +19,7 @@ def check() -> None:
 
 @contextmanager
 def taken(sink: int | None = None) -> Iterator[None]:
-    """The dashboard draws on what was stdout; everyone else writes to `sink` and reads nothing.
+    """Gives the dashboard what was stdout; everyone else writes to `sink` and reads nothing.
 
     File descriptors are exchanged, not only `sys.stdout`: native code and child processes print, too.
     """
