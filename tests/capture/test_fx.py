@@ -94,7 +94,26 @@ def test_a_module_with_parameters_and_a_graph_that_holds_them() -> None:
     exported = graph_of(traced, [X], name="net")
     must_equal(exported, [X], traced(X))
     assert ops(exported) == ["aten.linear.default", "aten.relu.default", "aten.linear.default"]
-    assert len(exported.weights) == 4
+    assert set(exported.weights) == {"0.weight", "0.bias", "2.weight", "2.bias"}
+
+
+def test_tensors_that_are_shared_or_not_registered_are_weights() -> None:
+    root = nn.Module()
+    root.first, root.second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+    root.second.weight = root.first.weight
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    for name in ("first.weight", "second.weight"):
+        x = graph.call_function(torch.ops.aten.linear.default, (x, graph.get_attr(name)))
+    graph.output(graph.call_function(torch.ops.aten.add.Tensor, (x, graph.get_attr("first.weight_too"))))
+    root.first.weight_too = torch.arange(4.0)
+    module = torch.fx.GraphModule(root, graph)
+    for node in module.graph.nodes:
+        node.meta |= {} if node.op == "get_attr" else {"val": X}
+    exported = graph_of(module, [X], name="shared")
+    must_equal(exported, [X], module(X))
+    described = {name: (weight.kind, weight.tied_to) for name, weight in exported.graph.weights.items()}
+    assert described == {"first.weight": ("parameter", None), "first.weight_too": ("buffer", None)}
 
 
 def test_numbers_among_the_inputs_are_those_of_the_example() -> None:

@@ -88,6 +88,9 @@ class Converter:
         for child in children:
             self._module(child, self.tree.get_submodule(child))
 
+    def own_name(self, path: str) -> str | None:
+        return path if path in self.own_tensors else None
+
     def keep_weight(self, name: str, path: str) -> None:
         self.weights.setdefault(name, self.tensors[path].detach())
 

@@ -16,7 +16,7 @@ from torchport.capture import graph as g
 from torchport.capture import operations, symbols
 from torchport.capture.arguments import must_be_typed
 from torchport.capture.exported import Exported
-from torchport.capture.reader import GraphReader, is_number, line_of, output_names
+from torchport.capture.reader import PURE, GraphReader, is_number, line_of, output_names
 from torchport.capture.simplify import simplify
 from torchport.capture.source import user_line
 from torchport.capture.torch_internals import (
@@ -26,7 +26,7 @@ from torchport.capture.torch_internals import (
     trace_to_aten,
     upper_limit,
 )
-from torchport.capture.weights import MemoryWeights, described
+from torchport.capture.weights import MemoryWeights, described, identity
 from torchport.errors import CaptureError, TorchportError
 
 _CONSTANT = "_tensor_constant"
@@ -46,7 +46,7 @@ def graph_of(module: torch.fx.GraphModule, example_inputs: Sequence[Any], *, nam
         )
     aten = module if _is_aten(module.graph) else _traced_again(module, placeholders, example_inputs)
     written = list(_written_at_the_end(aten.graph))
-    exported = _FlatGraph(aten, name, [node.name for node in placeholders]).convert(written)
+    exported = _FlatGraph(aten, module, name).convert(written)
     must_be_typed(exported.graph)
     return exported
 
@@ -96,10 +96,9 @@ def _writes(node: torch.fx.Node) -> bool:
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return False
     name = str(node.target)
-    return name not in _HARMLESS and (operations.is_mutating(name) or _updates_statistics(node, name))
+    return name not in PURE and (operations.is_mutating(name) or _updates_statistics(node, name))
 
 
-_HARMLESS = frozenset({"aten.detach_.default"})
 _STATISTICS = {
     "aten.batch_norm.default": "training",
     "aten.native_batch_norm.default": "training",
@@ -159,22 +158,31 @@ def _sharing(target: torch.fx.Node, nodes: Sequence[torch.fx.Node]) -> set[torch
 class _FlatGraph:
     """The owner of a graph that has one module."""
 
-    def __init__(self, module: torch.fx.GraphModule, name: str, labels: list[str]):
-        self.tree, self.name, self.labels = module, name, labels
+    def __init__(self, module: torch.fx.GraphModule, original: torch.fx.GraphModule, name: str):
+        """`original` is what the module was traced from, or the module itself: names are taken from it."""
+        self.tree, self.name = module, name
+        self.labels = [node.name for node in original.graph.nodes if node.op == "placeholder"]
         self.placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
-        values = {label: node.meta.get("val") for label, node in zip(labels, self.placeholders, strict=True)}
+        inputs = zip(self.labels, self.placeholders, strict=True)
+        values = {label: node.meta.get("val") for label, node in inputs}
         self.free = symbols.read_symbols(values, upper_limit)
         self.rename = {raw: symbol.name for raw, symbol in self.free.items()}
-        self.tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        self.own_tensors = {path for path in self.tensors if not path.startswith(_CONSTANT)}
+        self.own_names = {
+            identity(tensor): path
+            for path, tensor in [*original.named_parameters(), *original.named_buffers()]
+            if not path.startswith(_CONSTANT)
+        }
         self.weights: dict[str, torch.Tensor] = {}
         self.kinds: dict[str, str] = {}
 
+    def own_name(self, path: str) -> str | None:
+        return self.own_names.get(identity(operator.attrgetter(path)(self.tree)))
+
     def keep_weight(self, name: str, path: str) -> None:
-        tensor = self.tensors[path]
+        tensor: torch.Tensor = operator.attrgetter(path)(self.tree)
         self.weights.setdefault(name, tensor.detach())
         kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
-        self.kinds[name] = "constant" if path.startswith(_CONSTANT) else kind
+        self.kinds[name] = kind if identity(tensor) in self.own_names else "constant"
 
     def convert(self, written: Sequence[torch.fx.Node]) -> Exported:
         reader = GraphReader(self, "", self.tree, self.tree.graph)

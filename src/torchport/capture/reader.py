@@ -24,7 +24,6 @@ class Owner(Protocol):
     """The graph that a module belongs to: what a reader needs to know of the whole."""
 
     labels: list[str]
-    own_tensors: set[str]
 
     @property
     def rename(self) -> Mapping[str, str]: ...
@@ -32,11 +31,14 @@ class Owner(Protocol):
     @property
     def tree(self) -> torch.nn.Module: ...
 
+    def own_name(self, path: str) -> str | None:
+        """The name of the tensor at a path of the traced model; None if it is a constant, which has no name."""
+
     def keep_weight(self, name: str, path: str) -> None:
-        """Takes the tensor at a path of the exported model into the graph's weights, under a name."""
+        """Takes the tensor at a path of the traced model into the graph's weights, under a name."""
 
 
-_PURE = {"aten.detach_.default": "aten.detach.default"}
+PURE = {"aten.detach_.default": "aten.detach.default"}
 """Operations that work in place without changing values, and the ones that stand for them in a graph."""
 
 
@@ -53,7 +55,7 @@ class GraphReader:
         self.sizes: dict[torch.fx.Node, g.Dim] = {}
         """Sizes that a submodule hands out beside its tensors."""
         self.constants: dict[str, str] = {}
-        """The names of constants, by their paths in the exported model."""
+        """The names of constants, by their paths in the traced model."""
         self.children: list[str] = []
 
     def read(self) -> list[str]:
@@ -102,7 +104,7 @@ class GraphReader:
                 fix="replace the data-dependent control flow by torch.where",
             )
         path = self._within(target)
-        name = path if path in self.owner.own_tensors else self._constant(path)
+        name = self.owner.own_name(path) or self._constant(path)
         self.owner.keep_weight(name, path)
         self.params[node.name] = name
         self.refs[node] = g.Ref(node.name)
@@ -167,7 +169,7 @@ class GraphReader:
         self.nodes.append(
             g.Node(
                 name=node.name,
-                op=_PURE.get(str(node.target), str(node.target)),
+                op=PURE.get(str(node.target), str(node.target)),
                 args=tuple(self._arg(a) for a in node.args),
                 kwargs={k: self._arg(a) for k, a in node.kwargs.items()},
                 outputs=self._metas(value),

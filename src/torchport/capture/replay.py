@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from torchport.capture.call_log import ObservedCall, ObservedValue, TensorVersion, walk
+from torchport.capture.graph import dtype_name
 from torchport.capture.torch_internals import pytree
 
 
@@ -23,21 +24,20 @@ def _empty_results(
     label: str,
     sizes: list[int],
     ranks: list[int],
-    dtypes: list[torch.dtype],
+    dtypes: list[str],
     device: torch.device,
 ) -> list[torch.Tensor]:
     """Tensors without values, of the shapes that an unknown operation returned."""
     results, start = [], 0
     for rank, dtype in zip(ranks, dtypes, strict=True):
-        results.append(torch.empty(sizes[start : start + rank], dtype=dtype, device=device))
+        results.append(torch.empty(sizes[start : start + rank], dtype=getattr(torch, dtype), device=device))
         start += rank
     return results
 
 
 _library = torch.library.Library("torchport", "FRAGMENT")  # type: ignore[no-untyped-call]
 _library.define(  # type: ignore[no-untyped-call]
-    "unknown(Tensor[] inputs, str label, int[] sizes, int[] ranks, ScalarType[] dtypes, Device device)"
-    " -> Tensor[]"
+    "unknown(Tensor[] inputs, str label, int[] sizes, int[] ranks, str[] dtypes, Device device) -> Tensor[]"
 )
 torch.library.register_fake("torchport::unknown", _empty_results, lib=_library)
 
@@ -112,7 +112,7 @@ class Replay:
             label,
             [size for tensor in tensors for size in tensor.shape],
             [tensor.ndim for tensor in tensors],
-            [tensor.dtype for tensor in tensors],
+            [dtype_name(tensor.dtype) for tensor in tensors],
             tensors[0].device,
         )
         return results
