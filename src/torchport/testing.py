@@ -42,16 +42,18 @@ def assert_parity(
     map: Map | None = None,
     msg: str | None = None,
     out: str | Path | None = None,
+    explain: bool = True,
 ) -> Report:
     """Raises a ParityError, which is an AssertionError, unless the candidate computes what the reference computes.
 
     The candidate is another module, a function, or a `torchport.Port`. The report is that of the forward pass.
-    With `gradients`, those are compared as well, after it. `out` is a directory to keep the report and the traces in.
+    With `gradients`, those are compared as well, after it. `out` is a directory to keep the report, the traces and
+    snippets of failing layers in. If a layer fails, `explain` looks for the operation and the cause.
     """
     __tracebackhide__ = True
     if gradients and _is_port(candidate):
         raise UsageError("TP0801", "a port computes no gradients", fix="leave gradients=True out")
-    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map}
+    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map, "explain": explain}
     report = compare_models(reference, candidate, args, kwargs, **options, out=out)
     raise_unless_proven(report, msg)
     if gradients:
@@ -71,16 +73,17 @@ def compare_models(
     layers: bool = True,
     map: Map | None = None,
     out: str | Path | None = None,
+    explain: bool = True,
 ) -> Report:
     """The report that `assert_parity` judges by, whatever its verdict."""
     if not _is_port(candidate):
-        options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map, "out": out}
-        return compare_forward(reference, candidate, args, kwargs, **options)
+        options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map}
+        return compare_forward(reference, candidate, args, kwargs, **options, out=out, explain=explain)
     if map is not None or not layers:
         raise UsageError(
             "TP0801", "a port is compared at every layer by its own names: no map=, no layers=False"
         )
-    report = replace(candidate, model=reference).check(args, kwargs, rtol=rtol, atol=atol)
+    report = replace(candidate, model=reference).check(args, kwargs, rtol=rtol, atol=atol, explain=explain)
     if out is not None:
         report.write(Path(out) / "report.json")
     return report

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torchport.candidates.isolation import Border
 from torchport.candidates.scenes import ComparedModels, RewrittenScene
-from torchport.candidates.traced_call import traced_backward, traced_forward
+from torchport.candidates.traced_call import TracedCall, traced_backward, traced_forward
 from torchport.capture import graph as g
 from torchport.errors import CaptureError, ConvertError, TorchportError
 from torchport.explain.alignment import Fault
@@ -29,6 +29,9 @@ from torchport.explain.weights import Others
 from torchport.parity.judge import judge
 from torchport.parity.result import Divergence, Measured, Operation, Suggestion
 from torchport.trace.writing import write_tensors
+
+_MOST_SUSPECTS = 24
+"""Each hypothesis about an operation runs all others, so that the time grows with the square of their number."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class ComparedGradients:
     calls_with: Callable[[str], list[str]]
     """The calls that may use a parameter, in the order of the backward pass."""
     edits: tuple[str, ...] = ()
+    traced: dict[str, tuple[TracedCall, TracedCall | None]] = field(default_factory=dict)
 
     def scene(self, layer: str, key: str) -> Scene | None:
         """Of a parameter that several calls use, the scene of the first call that gets its part of it wrong."""
@@ -95,16 +99,10 @@ class ComparedGradients:
         return next(wrong, found[0] if len(found) == 1 else None)
 
     def scene_of(self, call: str, key: str) -> RewrittenScene:
-        reference = self.models.traced_reference(
-            call, lambda one, names: traced_backward(one, names, self.cotangents), backward=True
-        )
+        reference, candidate = self._traced(call)
         if key not in reference.outputs:
             raise CaptureError("TP0202", f"no gradient arrives at {key} in the reference")
         outputs = reference.runnable.outputs()
-        shapes = {own: value.shape for own, value in zip(reference.outputs, outputs, strict=True)}
-        candidate = self.models.traced_candidate(
-            call, lambda one, names: traced_backward(one, names, self.cotangents, shapes), backward=True
-        )
         observed = {
             own: self.observed[own].detach().cpu()
             for own, value in zip(reference.outputs, outputs, strict=True)
@@ -116,6 +114,20 @@ class ComparedGradients:
         if key in self.observed and self.observed[key].numel() == 0 < scene.golden(key).numel():
             return replace(scene, alignment=None, observed=_without(scene.observed, key))
         return scene
+
+    def _traced(self, call: str) -> tuple[TracedCall, TracedCall | None]:
+        """The backward pass of a call, in both models; it is traced once."""
+        if call not in self.traced:
+            reference = self.models.traced_reference(
+                call, lambda one, names: traced_backward(one, names, self.cotangents), backward=True
+            )
+            known = zip(reference.outputs, reference.runnable.outputs(), strict=True)
+            shapes = {key: value.shape for key, value in known}
+            candidate = self.models.traced_candidate(
+                call, lambda one, names: traced_backward(one, names, self.cotangents, shapes), backward=True
+            )
+            self.traced[call] = reference, candidate
+        return self.traced[call]
 
     def _is_whole(self, key: str, value: Tensor) -> bool:
         """Whether a gradient is that of the whole model, and not the part of it that comes through one call."""
@@ -184,12 +196,18 @@ def cause_of(
     """The operation at fault or, if that is not certain, the one that the best hypothesis is about."""
     operation = _operation(scene, fault, culprit) if fault else only_operation(scene)
     with _weights_of_others(scene, models) as others:
-        suggestions = suggest(scene, None if operation is None else operation.node, others)
+        suggestions = suggest(scene, operation.node if operation else _suspect(scene), others)
     if operation is None and suggestions:
         operation = _operation_of(scene, suggestions[0])
     if operation is not None and operation.source is None:
         operation = operation.model_copy(update={"source": culprit.source})
     return Cause(operation, suggestions)
+
+
+def _suspect(scene: RewrittenScene) -> str | None:
+    """None if hypotheses are to be tried about all operations; the last one if that would take too long."""
+    nodes = scene.slice.nodes
+    return nodes[-1].name if len(nodes) > _MOST_SUSPECTS else None
 
 
 def _operation_of(scene: RewrittenScene, suggestion: Suggestion) -> Operation | None:

@@ -80,7 +80,7 @@ def _judge(evidence: Comparison, files: RunFolder, rules: RuleBook, steps: Steps
     if report.passed:
         shutil.rmtree(files.snippets, ignore_errors=True)
     if evidence.subject is not None:
-        report = explained_if_possible(report, files, evidence.subject, steps)
+        report = explained_if_possible(report, files, evidence.subject, steps, kept=keep)
     if not keep:
         return _without_files(report)
     files.write()
