@@ -15,10 +15,13 @@ from torchport.explain.minify import Minified
 from torchport.parity.rulebook import rules_for
 from torchport.porting.hints import read_hints, wished_axes
 from torchport.porting.port import Port, explained_todos, must_be_writable, port, safe_name
+from torchport.porting.rewritten import minify_rewritten, snippet_port
+from torchport.runs.folder import open_folder
 from torchport.runs.report import Report
+from torchport.runs.run import Run
 from torchport.targets.registry import DEFAULT, find_target, options_for
 
-__all__ = ["check_port", "codegen", "minify_port", "port_spec", "record_script", "record_spec"]
+__all__ = ["check_port", "codegen", "minify_run", "port_spec", "record_script", "record_spec"]
 
 
 def _spec_name(spec: str) -> str:
@@ -163,8 +166,14 @@ def check_port(
     return made.check(subject.args, subject.kwargs, rtol=rtol, atol=atol, explain=explain)
 
 
-def minify_port(directory: Path, *, watch: Watcher) -> Minified:
-    """Checks a port again, and reduces what fails to the least that still does."""
-    made = Port.open(directory)
-    made.watch = watch
-    return made.minify()
+def minify_run(directory: Path, *, watch: Watcher) -> Minified:
+    """Checks a port again, or the culprit of two models, and reduces what fails to the least that still does."""
+    files = open_folder(directory)
+    if files.about.project is not None:
+        made = Port.open(directory)
+        made.watch = watch
+        return made.minify()
+    report = Run.open(directory).report
+    layer = Port.open(snippet_port(report, files))
+    layer.watch = watch
+    return minify_rewritten(report, files, layer)
