@@ -122,6 +122,7 @@ def not_compared(call: WatchedCall, why: str) -> Layer:
         reason=why,
         source=call.source,
         parent=call.parent,
+        uncompared=why,
     )
 
 
