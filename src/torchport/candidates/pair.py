@@ -115,7 +115,7 @@ def _must_be_a_reference(reference: Any) -> None:
 
 
 def _as_module(candidate: Any) -> nn.Module:
-    if isinstance(candidate, nn.Module):
+    if isinstance(candidate, nn.Module) and not isinstance(candidate, torch.jit.ScriptModule):
         return candidate
     if not callable(candidate):
         what = f"the candidate is a {type(candidate).__name__}, which cannot be called"

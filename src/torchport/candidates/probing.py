@@ -77,7 +77,8 @@ def by_path(model: nn.Module) -> dict[nn.Module, str]:
     for path, module in model.named_modules():
         if any(path.startswith(prefix) for prefix in closed):
             continue
-        found[module] = path
+        if not isinstance(module, torch.jit.ScriptModule):  # which takes no hooks
+            found[module] = path
         if is_closed(module):
             closed.append(f"{path}." if path else "")
     return found
