@@ -82,8 +82,8 @@ def test_a_failing_test_has_a_section_with_the_culprit_and_the_report(suite: pyt
         [
             "*torchport.errors.ParityError: TP0701: Sequential to torch: 1 of 3 layers diverge*",
             "*- torchport -*",
-            "*culprit  1 (torch.nn.modules.normalization.LayerNorm)",
-            "*report   *report.json",
+            "*culprit    1 (torch.nn.modules.normalization.LayerNorm)",
+            "*report     *report.json",
             "*RunError: TP0603: the candidate fails on these inputs: ZeroDivisionError*",
         ]
     )
@@ -155,7 +155,7 @@ def test_gradients_that_fail_are_told(pytester: pytest.Pytester) -> None:
         """
     )
     result = run(pytester, "--torchport-report", "kept")
-    result.stdout.fnmatch_lines(["*TP0701: mine*", "*culprit  bias (gradient of Linear.bias)"])
+    result.stdout.fnmatch_lines(["*TP0701: mine*", "*culprit    bias (gradient of Linear.bias)"])
     (folder,) = (pytester.path / "kept").iterdir()
     assert not Run.open(folder / "gradients").report.passed
 

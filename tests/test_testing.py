@@ -42,7 +42,7 @@ def test_it_raises_an_assertion_error_that_names_the_layer_the_numbers_and_the_r
     own = next(layer.own for layer in report.layers if layer.name == "blocks.1.norm")
     assert own is not None and own.noise is not None and own.worst_index is not None
     text = str(error)
-    assert "culprit  blocks.1.norm (torch.nn.modules.normalization.LayerNorm)" in text
+    assert "culprit    blocks.1.norm (torch.nn.modules.normalization.LayerNorm)" in text
     assert f"max {own.max_abs:.2g} at {list(own.worst_index)}" in text and "(rule: noise floor x 4)" in text
     assert f"the candidate is max {own.noise.candidate_max:.2g}" in text
     assert f"eager PyTorch max {own.noise.floor_max:.2g}" in text
@@ -70,7 +70,7 @@ def test_gradients_are_compared_only_when_asked_for(tmp_path: Path) -> None:
     candidate = net()
     instead(candidate, "blocks.0.up", WrongWeight)
     assert assert_parity(net(), candidate, X).passed
-    with pytest.raises(ParityError, match=r"culprit  blocks.0.up.weight \(gradient of Linear.weight\)"):
+    with pytest.raises(ParityError, match=r"culprit    blocks.0.up.weight \(gradient of Linear.weight\)"):
         assert_parity(net(), candidate, X, gradients=True, out=tmp_path)
     assert Run.open(tmp_path).report.passed and not Run.open(tmp_path / "gradients").report.passed
 
@@ -78,7 +78,7 @@ def test_gradients_are_compared_only_when_asked_for(tmp_path: Path) -> None:
 def test_a_report_that_is_kept_is_named_in_the_message(tmp_path: Path) -> None:
     with pytest.raises(ParityError) as caught:
         assert_parity(net(), with_other_eps(), X, out=tmp_path)
-    assert f"report   {tmp_path / 'report.json'}" in str(caught.value)
+    assert f"report     {tmp_path / 'report.json'}" in str(caught.value)
     assert describe(Run.open(tmp_path).report) == caught.value.message
 
 
@@ -112,7 +112,7 @@ def test_a_port_is_checked_on_the_inputs_against_the_reference(echo: EchoTarget,
         return {key: value + 1 if key == "head" else value for key, value in values.items()}
 
     echo.change = wrong
-    with pytest.raises(ParityError, match="culprit  head"):
+    with pytest.raises(ParityError, match="culprit    head"):
         assert_parity(model, port, X)
 
 

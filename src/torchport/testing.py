@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from torchport.candidates.backward import compare_gradients
 from torchport.candidates.forward import compare_forward
-from torchport.candidates.pair import NOT_COMPARED
 from torchport.errors import ParityError, UsageError
 from torchport.parity.result import Divergence, Measured
 from torchport.report import phrases
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["assert_parity", "compare_gradients", "compare_models"]
 _NAMED = 6
+_CAUSE = ("operation", "suggest", "snippet")
+"""The facts about a culprit that an explanation adds."""
 
 
 def assert_parity(
@@ -83,7 +84,9 @@ def compare_models(
         raise UsageError(
             "TP0801", "a port is compared at every layer by its own names: no map=, no layers=False"
         )
-    report = replace(candidate, model=reference).check(args, kwargs, rtol=rtol, atol=atol, explain=explain)
+    report: Report = replace(candidate, model=reference).check(
+        args, kwargs, rtol=rtol, atol=atol, explain=explain
+    )
     if out is not None:
         report.write(Path(out) / "report.json")
     return report
@@ -106,46 +109,36 @@ def raise_unless_proven(report: Report, msg: str | None = None) -> None:
 
 
 def describe(report: Report) -> str:
-    """The verdict in a few lines: the culprit, how wrong it is, and what was not compared."""
-    lines = [phrases.headline(report)]
+    """The verdict in a few lines: the culprit, how wrong it is, the cause, and what was not compared."""
+    known: list[tuple[str, str]] = []
     if report.first_divergence is not None:
-        lines += _culprit(report.first_divergence)
+        known += _culprit(report.first_divergence)
+        known += [(label, text) for label, text in phrases.facts(report) if label in _CAUSE]
     if report.outputs is not None:
-        lines.append(f"  outputs  {phrases.outputs(report.outputs)}")
-    lines += _left_out(report)
+        known.append(("outputs", phrases.outputs(report.outputs)))
+    known += [("but", text) for text in _left_out(report)]
     if report.report is not None:
-        lines.append(f"  report   {report.report}")
+        known.append(("report", report.report))
     judged = [layer for layer in report.layers if layer.own is not None or not layer.passed]
     agree = sum(layer.passed for layer in judged)
-    lines.append(f"  {agree} of {len(judged)} layers agree; start with the culprit")
-    return "\n".join(lines)
+    lines = [f"  {label:<9}  {text}" for label, text in known]
+    last = f"  {agree} of {len(judged)} layers agree; start with the culprit"
+    return "\n".join([phrases.headline(report), *lines, last])
 
 
-def _culprit(divergence: Divergence) -> list[str]:
-    lines = [
-        f"  culprit  {divergence.layer} ({divergence.type})",
-        f"  what     {phrases.culprit(divergence)}",
+def _culprit(divergence: Divergence) -> list[tuple[str, str]]:
+    known = [
+        ("culprit", f"{divergence.layer} ({divergence.type})"),
+        ("what", phrases.culprit(divergence)),
     ]
     measured = divergence.metrics
     if measured is None or measured.incomparable is not None:
-        return lines
-    lines.append(f"  error    {phrases.error(measured)} (rule: {measured.rule})")
-    return [*lines, *_distance(measured), *_cause(divergence)]
+        return known
+    known.append(("error", f"{phrases.error(measured)} (rule: {measured.rule})"))
+    return [*known, *_distance(measured)]
 
 
-def _cause(divergence: Divergence) -> list[str]:
-    """The operation, the causes that were found, and where the snippet is, as far as each is known."""
-    lines = []
-    if (operation := divergence.operation) is not None:
-        place = f" at {operation.source}" if operation.source else ""
-        lines.append(f"  op       {operation.op}{place}")
-    lines += [f"  suggest  {phrases.suggestion(one)}" for one in divergence.suggestions]
-    if divergence.snippet is not None:
-        lines.append(f"  snippet  {divergence.snippet}")
-    return lines
-
-
-def _distance(measured: Measured) -> list[str]:
+def _distance(measured: Measured) -> list[tuple[str, str]]:
     noise = measured.noise
     if noise is None or math.isnan(noise.candidate_rms):
         return []
@@ -153,19 +146,17 @@ def _distance(measured: Measured) -> list[str]:
         f"max {phrases.number(largest)}, rms {phrases.number(rms)}"
         for largest, rms in ((noise.candidate_max, noise.candidate_rms), (noise.floor_max, noise.floor_rms))
     )
-    return [f"  truth    the candidate is {candidate} away from float64, eager PyTorch {eager}"]
+    return [("truth", f"the candidate is {candidate} away from float64, eager PyTorch {eager}")]
 
 
 def _left_out(report: Report) -> list[str]:
     """What was not compared, by the reason why."""
     by_reason: dict[str, list[str]] = {}
     for layer in report.layers:
-        if layer.passed and (layer.reason or "").startswith((NOT_COMPARED, "its ")):
-            by_reason.setdefault(layer.reason or "", []).append(layer.name)
+        if layer.passed and layer.uncompared is not None:
+            by_reason.setdefault(layer.uncompared, []).append(layer.name)
     lines = []
     for reason, names in by_reason.items():
-        shown = ", ".join(names[:_NAMED]) + (
-            f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        )
-        lines.append(f"  but      {reason} ({len(names)}: {shown})")
+        rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        lines.append(f"{reason} ({len(names)}: {', '.join(names[:_NAMED])}{rest})")
     return lines

@@ -52,7 +52,7 @@ class Behind:
 def behind(monkeypatch: pytest.MonkeyPatch) -> Behind:
     stand_in = Behind()
     module = types.ModuleType("torchport.porting.commands")
-    for name in ("port_spec", "check_port", "record_spec", "record_script", "codegen", "minify_port"):
+    for name in ("port_spec", "check_port", "record_spec", "record_script", "codegen", "minify_run"):
         setattr(module, name, stand_in.function(name))
     monkeypatch.setitem(sys.modules, "torchport.porting.commands", module)
     return stand_in

@@ -37,7 +37,7 @@ SEED = 0
 def compare_gradients(
     reference: nn.Module,
     candidate: Any,
-    args: tuple | list | Tensor,
+    args: tuple[Any, ...] | list[Any] | Tensor,
     kwargs: Mapping[str, Any] | None = None,
     *,
     loss: Loss | None = None,
@@ -99,7 +99,10 @@ def _run(pair: Pair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comp
 
     def cut(side: WatchedModel, parameters: Mapping[str, Tensor]) -> Gradients:
         probe = Cut(golden, known, compared, with_inputs)
-        return side.run(probe, lambda _: gradients_of(probe.starts, {**probe.leaves, **parameters}))
+        gradients: Gradients = side.run(
+            probe, lambda _: gradients_of(probe.starts, {**probe.leaves, **parameters})
+        )
+        return gradients
 
     shown, truth = known, {}
     if measured:
@@ -180,7 +183,8 @@ def _flow(
         starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
         return structure, gradients_of(starts, {**probe.edges, **parameters})
 
-    return side.deterministic(probe, back)
+    flow: tuple[Any, Gradients] = side.deterministic(probe, back)
+    return flow
 
 
 def _cotangents(outputs: list[Tensor]) -> list[tuple[Tensor, Tensor | None]]:

@@ -36,7 +36,7 @@ from torchport.trace.plan import output_keys
 def compare_forward(
     reference: nn.Module,
     candidate: Any,
-    args: tuple | list | Tensor,
+    args: tuple[Any, ...] | list[Any] | Tensor,
     kwargs: Mapping[str, Any] | None = None,
     *,
     rtol: float | None = None,
@@ -122,6 +122,7 @@ def not_compared(call: WatchedCall, why: str) -> Layer:
         reason=why,
         source=call.source,
         parent=call.parent,
+        uncompared=why,
     )
 
 

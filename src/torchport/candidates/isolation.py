@@ -53,7 +53,7 @@ class IsolatedCall:
     border: Border
     plan: GoldenPlan
     module: nn.Module
-    args: tuple
+    args: tuple[Any, ...]
     kwargs: dict[str, Any]
     results: dict[str, Any]
     """By the name of a call inside, what it returns."""
@@ -99,7 +99,7 @@ class IsolatedCall:
             raise CaptureError("TP0202", f"by itself, it does not come to {min(missing)}")
         return computed
 
-    def _arguments(self, given: Mapping[str, Tensor]) -> tuple[tuple, dict[str, Any]]:
+    def _arguments(self, given: Mapping[str, Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         found, places = inputs_of(self.module, self.args, self.kwargs)
         chosen = self._by_key(self.border.call.inputs, self.plan.given_at, self.border.call, places)
         changed = {found[index][0]: given[key] for key, index in chosen.items()}
@@ -195,12 +195,14 @@ class _Catch:
 
     border: Border
     module: nn.Module | None = None
-    args: tuple = ()
+    args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     modules: dict[str, nn.Module] = field(default_factory=dict)
 
-    def entered(self, call: WatchedCall, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+    def entered(
+        self, call: WatchedCall, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         if call.name == self.border.call.name:
             self.module = module
             self.args, self.kwargs = leaves.each_tensor((args, kwargs), _copy)

@@ -36,7 +36,7 @@ def replaced(tree: Any, change: Change, path: Path = ()) -> Any:
     return change(path, tree)
 
 
-def _mapping(tree: Mapping, values: dict) -> Any:
+def _mapping(tree: Mapping[Any, Any], values: dict[Any, Any]) -> Any:
     if type(tree) is dict:
         return values
     copied = copy.copy(tree)

@@ -70,7 +70,7 @@ class Pair:
 def pair_up(
     reference: nn.Module,
     candidate: Any,
-    args: tuple | list | Tensor,
+    args: tuple[Any, ...] | list[Any] | Tensor,
     kwargs: Mapping[str, Any] | None,
     *,
     layers: bool,
@@ -115,7 +115,7 @@ def _must_be_a_reference(reference: Any) -> None:
 
 
 def _as_module(candidate: Any) -> nn.Module:
-    if isinstance(candidate, nn.Module):
+    if isinstance(candidate, nn.Module) and not isinstance(candidate, torch.jit.ScriptModule):
         return candidate
     if not callable(candidate):
         what = f"the candidate is a {type(candidate).__name__}, which cannot be called"
@@ -154,7 +154,7 @@ def _matched(
     return found, {path: NOT_COMPARED + why for path, why in absent.items()}
 
 
-def _moved(given: tuple, reference: nn.Module | None, model: nn.Module) -> tuple:
+def _moved(given: tuple[Any, ...], reference: nn.Module | None, model: nn.Module) -> tuple[Any, ...]:
     """The inputs on the model's device and, where it has another dtype than the reference, in that dtype."""
     tensors = [*model.parameters(), *model.buffers()]
     if any(is_lazy(tensor) or tensor.is_meta for tensor in tensors):
@@ -168,7 +168,8 @@ def _moved(given: tuple, reference: nn.Module | None, model: nn.Module) -> tuple
         dtype = new if new is not None and tensor.dtype == old else tensor.dtype
         return tensor.detach().to(device or tensor.device, dtype)
 
-    return leaves.each_tensor(given, move)
+    moved: tuple[Any, ...] = leaves.each_tensor(given, move)
+    return moved
 
 
 def _only_dtype(model: nn.Module) -> torch.dtype | None:

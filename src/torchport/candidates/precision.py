@@ -34,15 +34,19 @@ def in_float64(model: nn.Module) -> Iterator[None]:
     with in_dtype(model, torch.float64):
         try:
             torch.set_default_dtype(torch.float64)
-            with _Widened():
+            with _Widened():  # type: ignore[no-untyped-call]
                 yield
         finally:
             torch.set_default_dtype(default)
 
 
-class _Widened(TorchDispatchMode):
+class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: tuple = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         # What an operation writes to must be the tensor itself and not a widened copy.
         widen = _dtype if func._schema.is_mutable else _tensor_or_dtype

@@ -45,14 +45,16 @@ class Probe(Protocol):
 class Witness(Protocol):
     """Is shown every call as a whole, with what the probe put into it, and changes nothing."""
 
-    def entered(self, call: WatchedCall, module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None: ...
+    def entered(
+        self, call: WatchedCall, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None: ...
 
     def left(self, call: WatchedCall, module: nn.Module, result: Any) -> None: ...
 
 
 def run(
     model: nn.Module,
-    args: tuple,
+    args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     *,
     names: Mapping[nn.Module, str],
@@ -77,7 +79,8 @@ def by_path(model: nn.Module) -> dict[nn.Module, str]:
     for path, module in model.named_modules():
         if any(path.startswith(prefix) for prefix in closed):
             continue
-        found[module] = path
+        if not isinstance(module, torch.jit.ScriptModule):  # which takes no hooks
+            found[module] = path
         if is_closed(module):
             closed.append(f"{path}." if path else "")
     return found
@@ -95,8 +98,10 @@ class _Watcher:
         self.stack: list[WatchedCall] = []
         self.counts: Counter[str] = Counter()
 
-    def enter(self, path: str) -> Callable:
-        def hook(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    def enter(self, path: str) -> Callable[..., Any]:
+        def hook(
+            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> tuple[tuple[Any, ...], dict[str, Any]]:
             base = path or self.root
             nth = self.counts[base]
             self.counts[base] += 1
@@ -118,7 +123,7 @@ class _Watcher:
 
         return hook
 
-    def leave(self, module: nn.Module, args: tuple, output: Any) -> Any:
+    def leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         call = self.stack.pop()
         found = leaves.tensors(output)
         for place, tensor in found:
@@ -140,7 +145,7 @@ def _must_be_plain(call: WatchedCall, place: leaves.Path, tensor: Tensor) -> Non
 
 
 def inputs_of(
-    module: nn.Module, args: tuple, kwargs: Mapping[str, Any]
+    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[list[tuple[leaves.Path, Tensor]], list[leaves.Path]]:
     """The tensors that a call is given, in the order of forward's parameters, and where they are among these."""
     parameters = list(inspect.signature(module.forward).parameters)

@@ -18,7 +18,7 @@ from torchport.candidates.traced_call import TracedCall, WeightNaming
 from torchport.candidates.watched_model import WatchedModel
 from torchport.candidates.weight_names import NamedWeights, weights_of_candidate, weights_of_reference
 from torchport.errors import TorchportError
-from torchport.explain.alignment import Alignment
+from torchport.explain.alignment import CANNOT_COMPUTE, Alignment
 from torchport.explain.drill import unexplained
 from torchport.explain.scene import Scene, as_capture
 from torchport.explain.slice import Slice
@@ -117,7 +117,7 @@ def aligned(reference: TracedCall, candidate: TracedCall) -> Alignment | None:
     alignment = Alignment(reference.runnable, replace(candidate.runnable, inputs=inputs))
     try:
         return alignment if alignment.computed is not None else None
-    except (RuntimeError, IndexError, ValueError, TypeError):
+    except CANNOT_COMPUTE:
         return None
 
 

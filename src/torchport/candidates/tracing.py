@@ -32,7 +32,7 @@ def trace(function: Traced, tensors: Sequence[Tensor], *, backward: bool) -> tor
     """
 
     def with_lines(*given: Tensor) -> list[Tensor]:
-        with _LinesOfOperations() if backward else _LinesOfCalls():
+        with _LinesOfOperations() if backward else _LinesOfCalls():  # type: ignore[no-untyped-call]
             return function(*given)
 
     mode = FunctionalTensorMode(pre_dispatch=not backward, export=not backward)
@@ -48,17 +48,15 @@ def trace(function: Traced, tensors: Sequence[Tensor], *, backward: bool) -> tor
 def lift_constants(traced: torch.fx.GraphModule) -> list[Tensor]:
     """Makes inputs of the tensors that the graph holds itself, after its other inputs, and gives these tensors."""
     graph = traced.graph
-    last = next(node for node in graph.nodes if node.op != "placeholder")
-    found: list[Tensor] = []
-    for node in [node for node in graph.nodes if node.op == "get_attr"]:
-        value = getattr(traced, str(node.target))
-        with graph.inserting_before(last):
-            lifted = graph.placeholder(f"constant_{len(found)}")
-        lifted.meta.update(node.meta, val=value)
+    held = [node for node in graph.nodes if node.op == "get_attr"]
+    tensors = [getattr(traced, str(node.target)) for node in held]
+    with graph.inserting_before(next(node for node in graph.nodes if node.op != "placeholder")):
+        inputs = [graph.placeholder(f"constant_{index}") for index in range(len(held))]
+    for node, tensor, lifted in zip(held, tensors, inputs, strict=True):
+        lifted.meta.update(node.meta, val=tensor)
         node.replace_all_uses_with(lifted)
         graph.erase_node(node)
-        found.append(value)
-    return found
+    return tensors
 
 
 def _without_grad_modes(graph: torch.fx.Graph) -> None:
@@ -94,7 +92,7 @@ class _LinesOfCalls(TorchFunctionMode):
         return _noting_lines(func, args, kwargs or {})
 
 
-class _LinesOfOperations(TorchDispatchMode):
+class _LinesOfOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes the lines of operations, also of those in a backward that is written in Python."""
 
     def __torch_dispatch__(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -24,7 +24,6 @@ from torchport.trace.residual import residual
 from torchport.trace.writing import write_tensors
 
 TARGET = "torch"
-_NO_VALUE = re.compile(r"no value for (?P<key>.+)$")
 
 
 @dataclass
@@ -45,10 +44,8 @@ class Comparison:
     """By key, why there is no value where the other side has one."""
     labels: dict[str, str] = field(default_factory=dict)
     """By key, what the value is, where it is neither input nor output of a call."""
-    parents: dict[str, str] = field(default_factory=dict)
-    """By layer, the one that it is shown under, where that is not the one that calls it."""
     notes: dict[str, str] = field(default_factory=dict)
-    """By layer, what is to be said of it even if it passes."""
+    """By layer, what of it is not compared, and why."""
     precision: str | None = None
     """The dtype of a candidate that is coarser than the reference, which was then measured in it."""
     stopped: TorchportError | None = None
@@ -80,7 +77,7 @@ def _judge(evidence: Comparison, files: RunFolder, rules: RuleBook, steps: Steps
     if report.passed:
         shutil.rmtree(files.snippets, ignore_errors=True)
     if evidence.subject is not None:
-        report = explained_if_possible(report, files, evidence.subject, steps)
+        report = explained_if_possible(report, files, evidence.subject, steps, kept=keep)
     if not keep:
         return _without_files(report)
     files.write()
@@ -125,8 +122,9 @@ def _completed(parity: Parity, evidence: Comparison) -> Parity:
 
 def _divergence(divergence: Divergence, evidence: Comparison) -> Divergence:
     key = divergence.key or ""
+    is_missing = divergence.metrics is None
     update = {
-        "reason": _in_words(divergence.reason, key, evidence),
+        "reason": _in_words(divergence.reason, key, is_missing, evidence),
         "what": evidence.labels.get(key, divergence.what),
         "metrics": _measured(divergence.metrics, evidence),
     }
@@ -134,23 +132,23 @@ def _divergence(divergence: Divergence, evidence: Comparison) -> Divergence:
 
 
 def _layer(layer: Layer, evidence: Comparison) -> Layer:
-    update = {
+    update: dict[str, Any] = {
         "own": _measured(layer.own, evidence),
         "chained": _measured(layer.chained, evidence),
-        "parent": evidence.parents.get(layer.name, layer.parent),
+        "uncompared": evidence.notes.get(layer.name),
     }
-    if layer.passed:
+    if layer.failure is None:
         update["reason"] = evidence.notes.get(layer.name, layer.reason)
     else:
-        what, _, reason = (layer.reason or "").partition(": ")
-        missing = _NO_VALUE.search(reason)
-        key = missing.group("key") if missing else layer.own.key if layer.own else ""
-        update["reason"] = f"{evidence.labels.get(key, what)}: {_in_words(reason, key, evidence)}"
+        failure = layer.failure
+        reason = _in_words(failure.reason, failure.key, failure.is_missing, evidence)
+        update["reason"] = f"{evidence.labels.get(failure.key, failure.what)}: {reason}"
     return layer.model_copy(update=update)
 
 
-def _in_words(reason: str, key: str, evidence: Comparison) -> str:
-    return evidence.reasons.get(key, reason.replace("the port computed", "the candidate computed"))
+def _in_words(reason: str, key: str, is_missing: bool, evidence: Comparison) -> str:
+    usual = f"the candidate computed no value for {key}" if is_missing else reason
+    return evidence.reasons.get(key, usual)
 
 
 def _measured(measured: Measured | None, evidence: Comparison) -> Measured | None:

@@ -22,7 +22,7 @@ class WatchedModel:
 
     label: str
     model: nn.Module
-    inputs: tuple[tuple, dict[str, Any]]
+    inputs: tuple[tuple[Any, ...], dict[str, Any]]
     names: dict[nn.Module, str]
     root: str
 
@@ -110,12 +110,12 @@ class _Passive:
 
 
 class FunctionModule(nn.Module):
-    """A function as a module, which has the parameters of the function's owner if that has some."""
+    """A function, or scripted code, as a module, which has the parameters of the function's owner if that has some."""
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable[..., Any]):
         super().__init__()
         object.__setattr__(self, "function", function)
-        owner = getattr(function, "__self__", None)
+        owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         if isinstance(owner, nn.Module):
             object.__setattr__(self, "named_parameters", owner.named_parameters)
 

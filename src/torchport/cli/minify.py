@@ -19,9 +19,9 @@ def minify(
     Both are run in a process of their own before they are handed over.
     """
     with Progress() as progress:
-        from torchport.porting.commands import minify_port
+        from torchport.porting.commands import minify_run
 
-        found = minify_port(directory, watch=progress)
+        found = minify_run(directory, watch=progress)
     if as_json:
         print_json(found.model_dump())
     else:

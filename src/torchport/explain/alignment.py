@@ -6,6 +6,7 @@ candidate's, and the operation that is at fault, if that can be said for certain
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,12 +18,18 @@ from torchport.capture import graph as g
 from torchport.capture.interpret import Interpreter
 from torchport.capture.plan import make_plan
 from torchport.explain.drill import unexplained
+from torchport.explain.slice import upstream
 from torchport.parity.metrics import Metrics, compare
 from torchport.parity.tolerance import NoiseFloor, Verdict
 from torchport.trace.residual import residual
 
+CANNOT_COMPUTE = (RuntimeError, IndexError, ValueError, TypeError)
+"""The exceptions that torch raises if shapes, types or numbers do not fit an operation."""
 _MOST_LEFT = 0.01
 """The share of the squared error that may be left if a value of the candidate is said to make up all of it."""
+_MOST_OPERATIONS = 8
+_MOST_VALUES = 50
+"""So many values of the candidate are tried as the result of an operation."""
 _NEAR = 1e-2
 """Values that differ by more of their scale than this are not looked at more closely."""
 
@@ -35,36 +42,51 @@ class Runnable:
     weights: Mapping[str, torch.Tensor]
     inputs: Sequence[torch.Tensor]
 
-    def values(
-        self, *, truth: bool = False, replaced: Mapping[str, Any] | None = None
-    ) -> dict[g.Ref, torch.Tensor]:
-        """Every input, weight and result; in float64 if `truth`. Some operations may have other results."""
-        run = _NotedRun(self, truth, replaced or {})
+    def values(self, *, truth: bool = False) -> dict[g.Ref, torch.Tensor]:
+        """Every input, weight and result; in float64 if `truth`."""
+        run = _NotedRun(self, truth)
         run.run(self.inputs)
-        return run.noted
+        return run.values()
 
     def outputs(self) -> list[torch.Tensor]:
-        return _NotedRun(self, False, {}).run(self.inputs)
+        return _NotedRun(self).run(self.inputs)
+
+    @cached_property
+    def results(self) -> dict[str, Any]:
+        """What each operation returns, by the name of its node."""
+        run = _NotedRun(self)
+        run.run(self.inputs)
+        return run.results
+
+    def outputs_with(self, node: str, result: torch.Tensor) -> list[torch.Tensor]:
+        """The outputs if one operation had another result; only what depends on it is computed again."""
+        others = self.graph.root.nodes
+        kept = {name: one for name, one in self.results.items() if node not in upstream(others, [name])}
+        return _NotedRun(self, results={**kept, node: result}).run(self.inputs)
 
 
 class _NotedRun(Interpreter):
-    def __init__(self, of: Runnable, truth: bool, replaced: Mapping[str, Any]):
+    """Runs a graph and notes what each operation returns; those that have results already are not computed."""
+
+    def __init__(self, of: Runnable, truth: bool = False, results: Mapping[str, Any] | None = None):
         super().__init__(of.graph, of.weights, make_plan(of.graph), lambda _, value: value, truth=truth)
-        self.replaced = replaced
-        root = of.graph.root
-        self.noted = {g.Ref(item.name): value for item, value in zip(root.inputs, of.inputs, strict=True)} | {
-            g.Ref(node): of.weights[weight] for node, weight in root.params.items()
-        }
+        self.of = of
+        self.results = dict(results or {})
 
     def apply(self, node: g.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result = self.replaced[node.name] if node.name in self.replaced else super().apply(node, args, kwargs)
-        several = result if isinstance(result, list | tuple) else [result]
-        self.noted |= {
-            g.Ref(node.name, index): value
-            for index, value in enumerate(several)
-            if isinstance(value, torch.Tensor)
-        }
-        return result
+        if node.name not in self.results:
+            self.results[node.name] = super().apply(node, args, kwargs)
+        return self.results[node.name]
+
+    def values(self) -> dict[g.Ref, torch.Tensor]:
+        root = self.of.graph.root
+        found = {g.Ref(item.name): value for item, value in zip(root.inputs, self.of.inputs, strict=True)}
+        found |= {g.Ref(node): self.of.weights[weight] for node, weight in root.params.items()}
+        for name, result in self.results.items():
+            several = result if isinstance(result, list | tuple) else [result]
+            tensors = ((index, one) for index, one in enumerate(several) if isinstance(one, torch.Tensor))
+            found |= {g.Ref(name, index): value for index, value in tensors}
+        return found
 
 
 @dataclass(frozen=True)
@@ -126,7 +148,7 @@ class Alignment:
         first = [node for node in unknown if self._has_operands(node)]
         if len(unknown) == 1 and first:
             return self._as_fault(first[0], last, self.candidate.graph.root.outputs[output])
-        for node in first:
+        for node in first[:_MOST_OPERATIONS]:
             counterpart = self._that_explains(node, output, observed)
             if counterpart is not None:
                 return self._as_fault(node, g.Ref(node.name), counterpart)
@@ -177,11 +199,11 @@ class Alignment:
         if golden is None or len(node.outputs) != 1:
             return None
         last = self.reference.graph.root.outputs[output]
-        for ref in self._likely(node, golden):
+        for ref in itertools.islice(self._likely(node, golden), _MOST_VALUES):
             value = self.computed[ref].reshape(golden.shape).to(golden.dtype)
             try:
-                predicted = self.reference.values(replaced={node.name: value})[last]
-            except (RuntimeError, IndexError, ValueError, TypeError):
+                predicted = self.reference.outputs_with(node.name, value)[output]
+            except CANNOT_COMPUTE:
                 continue
             if unexplained(self.golden[last], observed, predicted) <= _MOST_LEFT:
                 return ref

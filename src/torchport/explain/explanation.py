@@ -89,18 +89,23 @@ class PortedModel:
         set_up(scene, self.bench, folder)
 
 
-def explained_if_possible(report: Report, files: RunFolder, subject: Subject, steps: Steps) -> Report:
-    """The report with the cause of its first divergence, if that can be found; the verdict stands without."""
+def explained_if_possible(
+    report: Report, files: RunFolder, subject: Subject, steps: Steps, *, kept: bool = True
+) -> Report:
+    """The report with the cause of its first divergence, if that can be found; the verdict stands without.
+
+    `kept` says whether the folder is kept, so that it is worth having a snippet of every layer that fails.
+    """
     try:
         with steps.step("explain", "looking for the cause"):
-            report = explained(report, files, subject)
+            report = explained(report, files, subject, kept=kept)
     except Exception as error:
         steps.say(f"the cause could not be found: {type(error).__name__}: {error}")
         return report
     return report.model_copy(update={"seconds": dict(steps.seconds)})
 
 
-def explained(report: Report, files: RunFolder, subject: Subject) -> Report:
+def explained(report: Report, files: RunFolder, subject: Subject, *, kept: bool = True) -> Report:
     """The report with the cause of its first divergence, as far as it can be found, and a snippet a failing layer."""
     culprit = report.first_divergence
     if culprit is None:
@@ -109,7 +114,8 @@ def explained(report: Report, files: RunFolder, subject: Subject) -> Report:
     if culprit.kind == "own":
         shutil.rmtree(files.snippets, ignore_errors=True)
         found |= _cause(culprit, files, subject)
-        _snippets_of_others(report, culprit, files, subject)
+        if kept:
+            _snippets_of_others(report, culprit, files, subject)
     return report.model_copy(update={"first_divergence": culprit.model_copy(update=found)})
 
 

@@ -152,26 +152,54 @@ class Rewritten:
     def _cut(self, wanted: g.Module) -> Case:
         """The operations that lead from the inputs of a part to its outputs, on the values that were recorded."""
         root, given = self.graph.root, {item.name for item in wanted.inputs}
+        outputs = tuple(self._counterpart(ref) for ref in wanted.outputs)
         nodes = [node for node in root.nodes if node.name not in given]
-        needed = upstream(nodes, [ref.name for ref in wanted.outputs])
+        needed = upstream(nodes, [ref.name for ref in outputs])
         nodes = [node for node in nodes if node.name in needed]
+        for ref, other in zip(wanted.outputs, outputs, strict=True):
+            self._must_be_of_the_same_values(
+                _sources(wanted, ref), _sources(replace(root, nodes=tuple(nodes)), other)
+            )
         read = {ref.name for node in nodes for ref in g.refs([node.args, node.kwargs])}
-        read |= {ref.name for ref in wanted.outputs}
+        read |= {ref.name for ref in outputs}
         params = {node: weight for node, weight in root.params.items() if node in read}
-        if not read <= given | needed | params.keys():
-            raise ConvertError("TP0401", "the candidate computes this from other values than the reference")
-        values = self._values
-        inputs = {item.name: values[item.name] for item in wanted.inputs}
+        inputs = {item.name: self._values[item.name] for item in wanted.inputs}
         small = replace(
             root,
             inputs=tuple(replace(item, meta=_meta(inputs[item.name], item.meta)) for item in wanted.inputs),
             nodes=tuple(nodes),
-            outputs=wanted.outputs,
+            outputs=outputs,
             params=params,
         )
         weights = {name: self.weights[name] for name in params.values()}
         known = {name: self.graph.weights[name] for name in weights}
         return Case(replace(self.graph, modules={"": small}, weights=known), inputs, weights, weights)
+
+    def _must_be_of_the_same_values(self, ours: _Sources, theirs: _Sources) -> None:
+        """What the reference works with and the candidate does not, the candidate must not work out itself.
+
+        Or else the two would differ as soon as the values are made smaller or rounder, however right the candidate is.
+        """
+        known = set(theirs.values) | {f"weight {name}" for name in theirs.weights}
+        left_out = set(ours.values) - set(theirs.values)
+        if not set(theirs.values) <= set(ours.values) or any(
+            self._leads_to(name) & known for name in left_out
+        ):
+            raise ConvertError("TP0401", "the candidate computes this from other values than the reference")
+
+    def _leads_to(self, name: str) -> set[str]:
+        """The values and weights of the reference that a value of it depends on."""
+        root = self.reference.graph.root
+        before = upstream(root.nodes, [name.partition("_output_")[0]])
+        nodes = [node for node in root.nodes if node.name in before]
+        read = {ref.name for node in nodes for ref in g.refs([node.args, node.kwargs])}
+        return {f"weight {root.params[one]}" if one in root.params else one for one in read}
+
+    def _counterpart(self, ref: g.Ref) -> g.Ref:
+        """The candidate's value of the same name or, for an output of the whole, at the same place."""
+        whole = self.reference.graph.root.outputs
+        is_named = any(node.name == ref.name for node in self.graph.root.nodes)
+        return self.graph.root.outputs[whole.index(ref)] if ref in whole and not is_named else ref
 
     @cached_property
     def _values(self) -> dict[str, torch.Tensor]:
@@ -191,6 +219,23 @@ class Rewritten:
             if not isinstance(new, int) or found.setdefault(old, new) != new:
                 raise ConvertError("TP0401", f"axes of size {old} have become of several sizes")
         return {old: new for old, new in found.items() if old != new}
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """What a value is computed from: inputs of the graph, and weights."""
+
+    values: frozenset[str]
+    weights: frozenset[str]
+
+
+def _sources(module: g.Module, ref: g.Ref) -> _Sources:
+    names = upstream(module.nodes, [ref.name])
+    nodes = [node for node in module.nodes if node.name in names]
+    read = {one.name for node in nodes for one in g.refs([node.args, node.kwargs])} | {ref.name}
+    own = {node.name for node in nodes}
+    weights = frozenset(module.params[one] for one in read if one in module.params)
+    return _Sources(frozenset(one for one in read - own if one not in module.params), weights)
 
 
 def _meta(value: torch.Tensor, meta: g.TensorMeta) -> g.TensorMeta:

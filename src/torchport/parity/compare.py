@@ -18,7 +18,7 @@ import torch
 from torchport.parity import dtypes
 from torchport.parity.metrics import compare
 from torchport.parity.picture import Picture, draw
-from torchport.parity.result import Divergence, Layer, Measured, Parity
+from torchport.parity.result import Divergence, Failure, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, Choice, Judged, RuleBook
 from torchport.trace.plan import Call, Event, checked_events
 from torchport.trace.reading import Trace
@@ -234,6 +234,7 @@ class _Comparison:
             rule=None if own is None else own.rule,
             parent=call.parent,
             picture=None if own is None else self._picture(own),
+            failure=_failure(failed[0]) if failed else None,
         )
 
     def _picture(self, own: Measured) -> Picture | None:
@@ -294,6 +295,11 @@ def _output(call: Call, index: int) -> str:
 
 def _missing(call: Call, what: str, key: str) -> _Finding:
     return _Finding(call.name, what, False, f"the port computed no value for {key}", None, key)
+
+
+def _failure(finding: _Finding) -> Failure:
+    is_missing = finding.measured is None
+    return Failure(key=finding.key, what=finding.what, reason=finding.reason or "", is_missing=is_missing)
 
 
 def _vacuous(finding: _Finding) -> _Finding:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from torchport.parity.metrics import Metrics
 from torchport.parity.picture import Picture
@@ -18,6 +18,18 @@ class Measured(Metrics):
     ratio: float | None = None
     """The share of the rule's limit that the error takes up: above 1 fails."""
     reason: str | None = None
+
+
+class Failure(BaseModel):
+    """The first value of a layer that is wrong: which it is, what it is, and what is wrong with it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    key: str
+    what: str
+    reason: str
+    is_missing: bool
+    """Whether the port computed no such value."""
 
 
 class Layer(BaseModel):
@@ -41,6 +53,10 @@ class Layer(BaseModel):
     """The call that makes this call; None for the model itself."""
     picture: Picture | None = None
     """Where in the tensor of `own` the error lies, and how the values are spread."""
+    uncompared: str | None = None
+    """What of the layer was not compared, and why; None if all of it was."""
+    failure: Failure | None = Field(default=None, exclude=True)
+    """Why it failed, in its parts, for whoever says it in other words; a report that was read from JSON has none."""
 
 
 class Operation(BaseModel):

@@ -9,19 +9,19 @@ from typing import Any
 from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import Capture, GoldenRecorder, record
 from torchport.capture.spec import load_spec, run_script
-from torchport.errors import CaptureError, ReportError, UsageError
+from torchport.errors import CaptureError, UsageError
 from torchport.events import Message, Watcher
 from torchport.explain.repro import Minified
-from torchport.explain.snippet import SLICE
 from torchport.parity.rulebook import rules_for
 from torchport.porting.hints import read_hints, wished_axes
 from torchport.porting.port import Port, explained_todos, must_be_writable, port, safe_name
-from torchport.runs.folder import open_folder, snippet_in
+from torchport.porting.rewritten import minify_rewritten, snippet_port
+from torchport.runs.folder import open_folder
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 from torchport.targets.registry import DEFAULT, find_target, options_for
 
-__all__ = ["check_port", "codegen", "minify_port", "port_spec", "record_script", "record_spec"]
+__all__ = ["check_port", "codegen", "minify_run", "port_spec", "record_script", "record_spec"]
 
 
 def _spec_name(spec: str) -> str:
@@ -166,25 +166,14 @@ def check_port(
     return made.check(subject.args, subject.kwargs, rtol=rtol, atol=atol, explain=explain)
 
 
-def minify_port(directory: Path, *, watch: Watcher) -> Minified:
-    """Checks a port again, and reduces what fails to the least that still does.
-
-    Of a comparison of two models it is the culprit's snippet that is reduced, which has the candidate's operations.
-    """
+def minify_run(directory: Path, *, watch: Watcher) -> Minified:
+    """Checks a port again, or the culprit of two models, and reduces what fails to the least that still does."""
     files = open_folder(directory)
     if files.about.project is not None:
-        return _minified(directory, watch)
-    culprit = Run.open(directory).report.first_divergence
-    slice_ = None if culprit is None else snippet_in(files.path, culprit.layer) / SLICE
-    if culprit is None or slice_ is None or not slice_.is_dir():
-        message = (
-            f"{files.path} has no snippet of a layer that fails by itself, so there is nothing to reduce"
-        )
-        raise ReportError("TP0343", message, where=str(files.path))
-    return _minified(slice_, watch).model_copy(update={"layer": culprit.layer})
-
-
-def _minified(directory: Path, watch: Watcher) -> Minified:
-    made = Port.open(directory)
-    made.watch = watch
-    return made.minify()
+        made = Port.open(directory)
+        made.watch = watch
+        return made.minify()
+    report = Run.open(directory).report
+    layer = Port.open(snippet_port(report, files))
+    layer.watch = watch
+    return minify_rewritten(report, files, layer)
