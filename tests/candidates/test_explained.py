@@ -71,8 +71,8 @@ def test_a_rewritten_module_gets_its_operation_cause_and_snippet(tmp_path: Path)
     wrong = next(number for number, line in enumerate(lines, 1) if "the line that is wrong" in line)
     assert found["operation"]["source"].endswith(f"test_explained.py:{wrong}")
     said = caught.value.message
-    assert "op       aten.gelu.default at" in said and "suggest  approximate is 'tanh'" in said
-    assert f"snippet  {tmp_path / 'snippets' / 'blocks.0'}" in said
+    assert "operation  aten.gelu.default at" in said and "suggest    approximate is 'tanh'" in said
+    assert f"snippet    {tmp_path / 'snippets' / 'blocks.0'}" in said
     rerun = tmp_path / "snippets" / "blocks.0" / "rerun.py"
     again = subprocess.run([sys.executable, str(rerun), "--json"], capture_output=True)
     assert again.returncode == 1 and json.loads(again.stdout)["status"] == "fail"

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from torchport.parity.metrics import Metrics
 from torchport.parity.picture import Picture
@@ -55,8 +55,8 @@ class Layer(BaseModel):
     """Where in the tensor of `own` the error lies, and how the values are spread."""
     uncompared: str | None = None
     """What of the layer was not compared, and why; None if all of it was."""
-    failure: Failure | None = Field(default=None, exclude=True)
-    """Why it failed, in its parts, for whoever says it in other words; a report that was read from JSON has none."""
+    failure: Failure | None = None
+    """Why it failed, in its parts, for whoever says it in other words."""
 
 
 class Operation(BaseModel):
