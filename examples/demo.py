@@ -20,6 +20,7 @@ from torchport.cli import failure, main
 from torchport.cli.output import console
 from torchport.cli.progress import Progress
 from torchport.report.terminal import render
+from torchport.targets.candle.artifact import CandleArtifact
 
 OUT = Path("torchport-out/demo")
 PORT, BROKEN = OUT / "minilm", OUT / "broken"
@@ -54,12 +55,12 @@ def prove(model: torch.nn.Module) -> Path:
     """Captures the model, writes Rust, builds it, compares every layer, and gives the program."""
     inputs = minilm.tokenize(minilm.SENTENCES)
     with Progress() as progress:
-        made = torchport.port(model, (), inputs, name="minilm", out=PORT, progress=progress)
+        made = torchport.port(model, (), inputs, name="minilm", out=PORT, watch=progress)
         report = made.check()
-        program = made.target.build(made.conversion, progress)
     render(report, console())
     claim(report.passed, f"each of the {len(report.layers)} layers computes what PyTorch computes")
-    return program
+    assert isinstance(made.artifact, CandleArtifact) and made.artifact.program is not None
+    return made.artifact.program
 
 
 def compare_answers(model: torch.nn.Module, program: Path) -> None:

@@ -58,7 +58,8 @@ class CandleArtifact:
     folder: Path
     name: str
     todos: tuple[Todo, ...] = ()
-    _program: Path | None = field(default=None, repr=False)
+    program: Path | None = field(default=None, repr=False)
+    """Where the program is, once it is built."""
 
     @property
     def source(self) -> Path:
@@ -120,14 +121,14 @@ class CandleArtifact:
 
     def prepare(self, say: Say) -> None:
         self._must_be_its_twin()
-        self._program = build.build(self.watched, self.name, say)
+        self.program = build.build(self.watched, self.name, say)
 
     def run(self, golden: Path, mode: Mode, record: Path) -> Stopped | None:
-        if self._program is None:
+        if self.program is None:
             raise BuildError(
                 "TP0502", f"{self.folder} was not built before it is run", where=str(self.folder)
             )
-        return running.run(self._program, self.watched, golden, mode, record, self.name)
+        return running.run(self.program, self.watched, golden, mode, record, self.name)
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
         facts = self.facts
