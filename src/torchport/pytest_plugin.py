@@ -26,8 +26,8 @@ _MOST_OF_A_NAME = 80
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    what = "keep the report and the traces of every parity check that fails in DIR, a directory for each"
-    parser.getgroup("torchport").addoption(OPTION, metavar="DIR", default=None, help=what)
+    purpose = "keep the report and the traces of every parity check that fails in DIR, a directory for each"
+    parser.getgroup("torchport").addoption(OPTION, metavar="DIR", default=None, help=purpose)
     parser.addini(_INI, f"where to keep reports of torchport, as {OPTION} does", default="")
 
 
@@ -76,7 +76,7 @@ def assert_parity(
             return check(*args, out=place, **options)
         except ParityError:
             is_worth_keeping = True
-            request.node.stash.setdefault(_FAILED, []).append((_told(place), str(place)))
+            request.node.stash.setdefault(_FAILED, []).append((_failed_verdict(place), str(place)))
             raise
         finally:
             if not is_worth_keeping:
@@ -93,7 +93,7 @@ def _safe_name(test: str, nth: int) -> str:
     return name if nth == 1 else f"{name}-{nth}"
 
 
-def _told(place: Path) -> str:
+def _failed_verdict(place: Path) -> str:
     """The verdict of the report that failed: that of the gradients where the forward pass is right."""
     from torchport.runs.folder import REPORT_FILE
     from torchport.runs.report import Report

@@ -15,7 +15,7 @@ from torchport.explain import hypotheses
 from torchport.explain.hypotheses import IN_ORDER_OF_BELIEF, Hypothesis, hypotheses_about, last_resort
 from torchport.explain.what_if import bind
 
-from .scenes import scene_of
+from .suspects import suspect_of
 
 
 def topics() -> Iterator[Any]:
@@ -46,8 +46,8 @@ class ProductsInHalf(TorchDispatchMode):
 
 
 def half_of(model: nn.Linear, folder: Path) -> list[Hypothesis]:
-    scene = scene_of(model, (torch.randn(64, 256),), lambda x: model(x), folder)
-    (operation,) = bind(scene).values()
+    suspect = suspect_of(model, (torch.randn(64, 256),), lambda x: model(x), folder)
+    (operation,) = bind(suspect).values()
     return [one for one in hypotheses_about(operation) if one.text.startswith("it is computed in")]
 
 

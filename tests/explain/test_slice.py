@@ -8,9 +8,9 @@ from torch import nn
 
 from benchmarks import zoo
 from torchport.capture.graph import CALL
-from torchport.explain.scene import look_at
+from torchport.explain.suspect import find_suspect
 
-from .scenes import Recorded, observe, recorded
+from .suspects import Recorded, observe, recorded
 
 
 class Twice(nn.Module):
@@ -59,32 +59,32 @@ def test_every_call_alone_computes_what_it_computed_in_the_model(
     cut = 0
     for name, call in plan.calls.items():
         own = [node for node in recording.capture.graph.modules[call.module].nodes if node.op != CALL]
-        scene = look_at(recording.evidence, name, plan.calls[name].outputs[0], stand_ins=stand_ins)
-        if scene is None:
+        suspect = find_suspect(recording.values, name, plan.calls[name].outputs[0], stand_ins=stand_ins)
+        if suspect is None:
             assert stand_ins or not own or call.outputs[0] in plan.aliases
             continue
         cut += 1
-        assert {node.name for node in scene.slice.nodes} <= {node.name for node in own}
-        for key in scene.slice.outputs:
-            assert torch.equal(scene.golden(key), golden[key]), (name, key)
-            assert torch.equal(scene.observed[key], golden[key])
+        assert {node.name for node in suspect.slice.nodes} <= {node.name for node in own}
+        for key in suspect.slice.outputs:
+            assert torch.equal(suspect.golden(key), golden[key]), (name, key)
+            assert torch.equal(suspect.observed[key], golden[key])
     assert cut > len(plan.calls) // 2
 
 
 def test_values_that_the_calls_inside_give_are_inputs(tmp_path: Path) -> None:
     made = recorded(Twice(), (torch.randn(4, 6), torch.randn(4, 6)), tmp_path)
     observe(made, {})
-    scene = look_at(made.evidence, "Twice", "Twice")
-    assert scene is not None
-    assert [node.op for node in scene.slice.nodes if "mul" in node.op or "relu" in node.op] == [
+    suspect = find_suspect(made.values, "Twice", "Twice")
+    assert suspect is not None
+    assert [node.op for node in suspect.slice.nodes if "mul" in node.op or "relu" in node.op] == [
         "aten.mul.Tensor",
         "aten.relu.default",
     ]
-    assert {"Twice<0", "Twice<1", "inner", "inner#1", "head"} == set(scene.slice.inputs)
-    assert {"inner<0", "inner#1<0", "head<0", "Twice", "Twice:1"} == set(scene.slice.outputs)
+    assert {"Twice<0", "Twice<1", "inner", "inner#1", "head"} == set(suspect.slice.inputs)
+    assert {"inner<0", "inner#1<0", "head<0", "Twice", "Twice:1"} == set(suspect.slice.outputs)
 
 
 def test_a_module_that_is_called_twice_has_no_stand_in(tmp_path: Path) -> None:
     made = recorded(Twice(), (torch.randn(4, 6), torch.randn(4, 6)), tmp_path)
     observe(made, {})
-    assert look_at(made.evidence, "Twice", "Twice", stand_ins=True) is None
+    assert find_suspect(made.values, "Twice", "Twice", stand_ins=True) is None

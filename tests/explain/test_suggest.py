@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from torchport.explain.weights import Difference, Others, how_it_differs
+from torchport.explain.weights import Others, WeightFault, how_it_differs
 
-from .scenes import Wrong, scene_of, suggestions
+from .suspects import Wrong, suggestions, suspect_of
 
 
 class Row(NamedTuple):
@@ -252,7 +252,7 @@ ROWS = {
 def test_the_cause_is_found_by_arithmetic(name: str, tmp_path: Path) -> None:
     row = ROWS[name]
     model, args = row.model().eval(), row.args()
-    found = suggestions(scene_of(model, args, row.wrong(model), tmp_path), tmp_path)
+    found = suggestions(suspect_of(model, args, row.wrong(model), tmp_path), tmp_path)
     assert found, "nothing was suggested"
     assert (found[0].kind, row.text in found[0].text) == (row.kind, True), found
     assert 0.99 <= found[0].explains <= 1.0
@@ -260,15 +260,17 @@ def test_the_cause_is_found_by_arithmetic(name: str, tmp_path: Path) -> None:
 
 def test_noise_is_explained_by_nothing(tmp_path: Path) -> None:
     model = nn.LayerNorm(32)
-    scene = scene_of(model, (torch.randn(8, 32),), lambda x: model(x) + 1e-3 * torch.randn(8, 32), tmp_path)
-    assert suggestions(scene, tmp_path) == ()
+    suspect = suspect_of(
+        model, (torch.randn(8, 32),), lambda x: model(x) + 1e-3 * torch.randn(8, 32), tmp_path
+    )
+    assert suggestions(suspect, tmp_path) == ()
 
 
 def test_no_number_is_fitted_to_a_few_elements(tmp_path: Path) -> None:
     """To one element some epsilon fits whatever went wrong."""
     model = nn.LayerNorm(4, eps=1e-5)
-    scene = scene_of(model, (torch.tensor([[0.1, -0.2, 0.3, 0.1]]),), lambda x: model(x) * 0.97, tmp_path)
-    assert suggestions(scene, tmp_path) == ()
+    suspect = suspect_of(model, (torch.tensor([[0.1, -0.2, 0.3, 0.1]]),), lambda x: model(x) * 0.97, tmp_path)
+    assert suggestions(suspect, tmp_path) == ()
 
 
 def test_half_an_explanation_is_not_suggested(tmp_path: Path) -> None:
@@ -280,8 +282,8 @@ def test_half_an_explanation_is_not_suggested(tmp_path: Path) -> None:
         error = wrong(x) - model(x)
         return wrong(x) + error.square().mean().sqrt() * torch.randn(x.shape)
 
-    scene = scene_of(model, (torch.randn(8, 32),), both, tmp_path)
-    assert suggestions(scene, tmp_path) == ()
+    suspect = suspect_of(model, (torch.randn(8, 32),), both, tmp_path)
+    assert suggestions(suspect, tmp_path) == ()
 
 
 def test_nan_is_never_explained_by_a_value_without(tmp_path: Path) -> None:
@@ -292,8 +294,8 @@ def test_nan_is_never_explained_by_a_value_without(tmp_path: Path) -> None:
         value[0, 0] = float("nan")
         return value
 
-    scene = scene_of(model, (torch.randn(8, 32),), spoilt, tmp_path)
-    assert suggestions(scene, tmp_path) == ()
+    suspect = suspect_of(model, (torch.randn(8, 32),), spoilt, tmp_path)
+    assert suggestions(suspect, tmp_path) == ()
 
 
 def test_gates_that_are_stored_in_another_order_are_recognised() -> None:
@@ -302,5 +304,5 @@ def test_gates_that_are_stored_in_another_order_are_recognised() -> None:
     stored = torch.cat([parts[0], parts[2], parts[1], parts[3]])
     found = how_it_differs("rnn.weight_ih_l0", stored, recorded, Others(Path("none")))
     text = "the 4 parts of rnn.weight_ih_l0 are in the order [0, 2, 1, 3]"
-    assert found == Difference("gate_order", text)
+    assert found == WeightFault("gate_order", text)
     assert how_it_differs("w", torch.randn(12, 5), recorded, Others(Path("none"))).kind == "stale_weight"

@@ -20,9 +20,9 @@ from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
 from torchport.candidates.explaining import ComparedGradients
 from torchport.candidates.forward import notes_on, source_of
 from torchport.candidates.names import Map
-from torchport.candidates.pair import Pair, pair_up, parameters_of, undisturbed
-from torchport.candidates.return_plan import GradientsFound, evidence_of
-from torchport.candidates.scenes import ComparedModels
+from torchport.candidates.pair import ModelPair, pair_up, parameters_of, undisturbed
+from torchport.candidates.return_plan import GradientsFound, compared_gradients_of
+from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
 from torchport.candidates.watched_model import WatchedModel
 from torchport.errors import RunError, TorchportError, UsageError
@@ -58,11 +58,11 @@ def compare_gradients(
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
     with undisturbed(pair), torch.enable_grad():
-        evidence = _run(pair, loss, steps, measured=rules is NOISE_FLOOR)
+        comparison = _run(pair, loss, steps, measured=rules is NOISE_FLOOR)
     if not explain:
-        evidence.subject = None
+        comparison.subject = None
     name = f"{pair.reference.root}_gradients"
-    return judge(evidence, name, rules, None if out is None else Path(out), steps)
+    return judge(comparison, name, rules, None if out is None else Path(out), steps)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class _Parameters:
     absent: dict[str, str]
 
 
-def _run(pair: Pair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comparison:
+def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comparison:
     ours = _Parameters(dict(pair.reference.model.named_parameters()), {})
     theirs = _partners(pair, ours.tensors)
     golden = Flow()
@@ -85,10 +85,10 @@ def _run(pair: Pair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comp
     with steps.step("run", "running the candidate"):
         got, chained = _flow(pair.candidate, candidate, loss, theirs.tensors)
     if got != expected:
-        what = (
+        message = (
             f"the candidate returns {leaves.described(got)} where {leaves.described(expected)} was expected"
         )
-        raise RunError("TP0603", what, where=pair.source)
+        raise RunError("TP0603", message, where=pair.source)
     why_not = pair.why_not(_counts(golden), _counts(candidate))
 
     def compared(name: str) -> bool:
@@ -126,24 +126,24 @@ def _run(pair: Pair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comp
         chained=chained,
         source=lambda call: source_of(pair, candidate.calls, call),
     )
-    evidence = evidence_of(found)
-    evidence.notes = notes_on(filter(compared, golden.calls), golden, candidate)
-    evidence.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
-    evidence.subject = ComparedGradients(
+    comparison = compared_gradients_of(found)
+    comparison.notes = notes_on(filter(compared, golden.calls), golden, candidate)
+    comparison.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
+    comparison.subject = ComparedGradients(
         ComparedModels(pair, golden.plan(compared, with_inputs)),
         {key: gradient for key, gradient in known.items() if gradient is not None},
-        evidence.golden,
-        evidence.lockstep,
+        comparison.golden,
+        comparison.lockstep,
         found.calls_with,
     )
-    return evidence
+    return comparison
 
 
 def _counts(flow: Flow) -> Counter[str]:
     return Counter(call.path for call in flow.calls.values())
 
 
-def _partners(pair: Pair, ours: Mapping[str, Tensor]) -> _Parameters:
+def _partners(pair: ModelPair, ours: Mapping[str, Tensor]) -> _Parameters:
     """The candidate's parameter for each of the reference's, which goes by any of its names where it is tied."""
     known = parameters_of(pair.candidate.model)
     if not known and pair.candidate.is_function:

@@ -22,12 +22,12 @@ from torchport.candidates.causes import (
     write_slice,
 )
 from torchport.candidates.isolation import Border
-from torchport.candidates.scenes import ComparedModels, RewrittenScene
+from torchport.candidates.suspects import ComparedModels, RewrittenSuspect
 from torchport.candidates.traced_call import TracedCall, traced_backward, traced_forward
 from torchport.errors import CaptureError, TorchportError
 from torchport.explain.alignment import CANNOT_COMPUTE
 from torchport.explain.explanation import Cause
-from torchport.explain.scene import Scene
+from torchport.explain.suspect import Suspect
 from torchport.parity.result import Divergence
 
 
@@ -43,11 +43,11 @@ class ComparedValues:
     edits: tuple[str, ...] = ()
     editable: str | None = None
 
-    def scene(self, layer: str, key: str) -> Scene | None:
-        return _if_it_can_be_seen(partial(self.scene_of, layer, key))
+    def suspect(self, layer: str, key: str) -> Suspect | None:
+        return _if_it_can_be_seen(partial(self.suspect_of, layer, key))
 
-    def scene_of(self, call: str, key: str | None) -> RewrittenScene:
-        """The scene of a call; without a key, at the first value that it computes."""
+    def suspect_of(self, call: str, key: str | None) -> RewrittenSuspect:
+        """A call as a suspect; without a key, at the first value that it computes."""
         plan = self.models.plan
         keys = [own for own in Border.of(plan, call).computed if own == key or plan.resolve(own) == own]
         if not keys:
@@ -58,19 +58,19 @@ class ComparedValues:
         if self.golden:
             golden = [self.golden[plan.resolve(own)].detach().cpu() for own in keys]
         observed = {own: self.observed[own].detach().cpu() for own in keys if own in self.observed}
-        return self.models.scene(call, key or keys[0], reference, candidate, golden, observed)
+        return self.models.suspect(call, key or keys[0], reference, candidate, golden, observed)
 
-    def cause(self, scene: Scene, culprit: Divergence, folder: Path) -> Cause:
-        assert isinstance(scene, RewrittenScene)
-        with one_thread_if_small(scene):
-            fault = fault_of(scene)
-            if scene.alignment is not None:
-                write_slice(scene, fault, folder)
-            return cause_of(scene, fault, culprit, self.models)
+    def cause(self, suspect: Suspect, culprit: Divergence, folder: Path) -> Cause:
+        assert isinstance(suspect, RewrittenSuspect)
+        with one_thread_if_small(suspect):
+            fault = fault_of(suspect)
+            if suspect.alignment is not None:
+                write_slice(suspect, fault, folder)
+            return cause_of(suspect, fault, culprit, self.models)
 
-    def set_up(self, scene: Scene, folder: Path) -> None:
-        assert isinstance(scene, RewrittenScene)
-        set_up(scene, folder)
+    def set_up(self, suspect: Suspect, folder: Path) -> None:
+        assert isinstance(suspect, RewrittenSuspect)
+        set_up(suspect, folder)
 
 
 @dataclass(frozen=True)
@@ -90,20 +90,20 @@ class ComparedGradients:
     editable: str | None = None
     traced: dict[str, tuple[TracedCall, TracedCall | None]] = field(default_factory=dict)
 
-    def scene(self, layer: str, key: str) -> Scene | None:
-        """Of a parameter that several calls use, the scene of the first call that gets its part of it wrong.
+    def suspect(self, layer: str, key: str) -> Suspect | None:
+        """Of a parameter that several calls use, the first call that gets its part of it wrong.
 
         If the backward pass cannot be seen, it is that of what the call computes on the way there.
         """
         calls = [layer] if layer in self.models.plan.calls else self.calls_with(layer)
-        looks = [partial(self.scene_of, call, key) for call in calls]
-        found = [scene for look in looks if (scene := _if_it_can_be_seen(look)) is not None]
+        looks = [partial(self.suspect_of, call, key) for call in calls]
+        found = [suspect for look in looks if (suspect := _if_it_can_be_seen(look)) is not None]
         if len(found) == 1:
             return found[0]
-        forward = None if found else self._forward_scene(calls[0])
-        return next((scene for scene in found if differs(scene, key)), forward)
+        forward = None if found else self._forward_suspect(calls[0])
+        return next((suspect for suspect in found if differs(suspect, key)), forward)
 
-    def scene_of(self, call: str, key: str) -> RewrittenScene:
+    def suspect_of(self, call: str, key: str) -> RewrittenSuspect:
         reference, candidate = self._traced(call)
         if key not in reference.outputs:
             raise CaptureError("TP0202", f"no gradient arrives at {key} in the reference")
@@ -115,10 +115,10 @@ class ComparedGradients:
         }
         if key in self.models.plan.values and key not in observed:
             raise CaptureError("TP0202", f"{call} by itself has other gradients than in the reference")
-        scene = self.models.scene(call, key, reference, candidate, outputs, observed)
-        if key in self.observed and self.observed[key].numel() == 0 < scene.golden(key).numel():
-            return replace(scene, alignment=None, observed=_without(scene.observed, key))
-        return scene
+        suspect = self.models.suspect(call, key, reference, candidate, outputs, observed)
+        if key in self.observed and self.observed[key].numel() == 0 < suspect.golden(key).numel():
+            return replace(suspect, alignment=None, observed=_without(suspect.observed, key))
+        return suspect
 
     def _traced(self, call: str) -> tuple[TracedCall, TracedCall | None]:
         """The backward pass of a call, in both models; it is traced once."""
@@ -141,32 +141,32 @@ class ComparedGradients:
         golden = self.golden[key].detach().cpu()
         return key in self.observed and torch.allclose(golden, value, equal_nan=True)
 
-    def cause(self, scene: Scene, culprit: Divergence, folder: Path) -> Cause:
+    def cause(self, suspect: Suspect, culprit: Divergence, folder: Path) -> Cause:
         """An operation that goes wrong on the way there is the cause of what goes wrong on the way back."""
-        assert isinstance(scene, RewrittenScene)
-        with one_thread_if_small(scene):
-            forward = self._forward_scene(scene.call)
-            fault = fault_of(scene)
-            if scene.alignment is not None:
-                write_slice(scene, fault, folder)
+        assert isinstance(suspect, RewrittenSuspect)
+        with one_thread_if_small(suspect):
+            forward = self._forward_suspect(suspect.call)
+            fault = fault_of(suspect)
+            if suspect.alignment is not None:
+                write_slice(suspect, fault, folder)
             if forward is None:
-                return cause_of(scene, fault, culprit, self.models)
+                return cause_of(suspect, fault, culprit, self.models)
             return cause_of(forward, fault_of(forward), culprit, self.models)
 
-    def _forward_scene(self, call: str) -> RewrittenScene | None:
-        """The scene of what a call computes on the way there, at the first value that is wrong; None if none is."""
-        scene = _if_it_can_be_seen(partial(ComparedValues(self.models).scene_of, call, None))
-        if scene is None:
+    def _forward_suspect(self, call: str) -> RewrittenSuspect | None:
+        """The forward pass of a call as a suspect, at the first value that is wrong; None if none is."""
+        suspect = _if_it_can_be_seen(partial(ComparedValues(self.models).suspect_of, call, None))
+        if suspect is None:
             return None
-        wrong = (key for key in scene.slice.outputs if differs(scene, key))
-        return next((replace(scene, key=key) for key in wrong), None)
+        wrong = (key for key in suspect.slice.outputs if differs(suspect, key))
+        return next((replace(suspect, key=key) for key in wrong), None)
 
-    def set_up(self, scene: Scene, folder: Path) -> None:
-        assert isinstance(scene, RewrittenScene)
-        set_up(scene, folder)
+    def set_up(self, suspect: Suspect, folder: Path) -> None:
+        assert isinstance(suspect, RewrittenSuspect)
+        set_up(suspect, folder)
 
 
-def _if_it_can_be_seen(look: Callable[[], RewrittenScene]) -> RewrittenScene | None:
+def _if_it_can_be_seen(look: Callable[[], RewrittenSuspect]) -> RewrittenSuspect | None:
     try:
         return look()
     except (TorchportError, *CANNOT_COMPUTE):

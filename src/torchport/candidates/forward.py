@@ -20,9 +20,9 @@ from torchport.candidates.golden import GoldenPlan, Recording, make_plan
 from torchport.candidates.leaves import partners
 from torchport.candidates.lockstep import LockStep
 from torchport.candidates.names import Map
-from torchport.candidates.pair import Pair, pair_up, undisturbed
+from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.probing import WatchedCall
-from torchport.candidates.scenes import ComparedModels
+from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
 from torchport.candidates.watched_model import WatchedModel
 from torchport.errors import TorchportError, UsageError
@@ -54,13 +54,13 @@ def compare_forward(
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
     with undisturbed(pair), torch.no_grad():
-        evidence = _run(pair, steps, measured=rules is NOISE_FLOOR)
+        comparison = _run(pair, steps, measured=rules is NOISE_FLOOR)
     if not explain:
-        evidence.subject = None
-    return judge(evidence, pair.reference.root, rules, None if out is None else Path(out), steps)
+        comparison.subject = None
+    return judge(comparison, pair.reference.root, rules, None if out is None else Path(out), steps)
 
 
-def _run(pair: Pair, steps: Steps, *, measured: bool) -> Comparison:
+def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
     golden, candidate = Recording(), Recording()
     with steps.step("capture", "running the reference"):
         expected = leaves.structure(pair.reference.deterministic(golden))
@@ -76,7 +76,7 @@ def _run(pair: Pair, steps: Steps, *, measured: bool) -> Comparison:
         source=lambda call: source_of(pair, candidate.calls, call),
     )
     wrong = _wrong_outputs(plan, candidate, expected, got)
-    evidence = Comparison(
+    comparison = Comparison(
         plan=plan,
         golden=plan.values,
         chained=_chained(plan, candidate, set(wrong)),
@@ -90,22 +90,22 @@ def _run(pair: Pair, steps: Steps, *, measured: bool) -> Comparison:
     if measured:
         with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
-                evidence.precision = str(dtype).removeprefix("torch.")
-                evidence.golden = _in_the_candidates_dtype(pair.reference, plan, dtype)
-            evidence.truth = _truth(pair.reference, plan)
+                comparison.precision = str(dtype).removeprefix("torch.")
+                comparison.golden = _in_the_candidates_dtype(pair.reference, plan, dtype)
+            comparison.truth = _truth(pair.reference, plan)
     with steps.step("run", "running the candidate"):
         probe = LockStep(plan, set(wrong))
         try:
             pair.candidate.run(probe)
         except TorchportError as error:
-            evidence.stopped = error
-        evidence.lockstep = probe.written
+            comparison.stopped = error
+        comparison.lockstep = probe.written
     models = ComparedModels(pair, plan, set(wrong))
-    evidence.subject = ComparedValues(models, evidence.golden, evidence.lockstep)
-    return evidence
+    comparison.subject = ComparedValues(models, comparison.golden, comparison.lockstep)
+    return comparison
 
 
-def source_of(pair: Pair, candidate: Mapping[str, WatchedCall], call: WatchedCall) -> str | None:
+def source_of(pair: ModelPair, candidate: Mapping[str, WatchedCall], call: WatchedCall) -> str | None:
     """The candidate's line, where the fault would be mended; the reference's where torch makes the call."""
     if call.parent is None:
         return pair.source or call.source

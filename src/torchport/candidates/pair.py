@@ -23,7 +23,7 @@ NOT_COMPARED = "not compared: "
 
 
 @dataclass(frozen=True)
-class Pair:
+class ModelPair:
     reference: WatchedModel
     candidate: WatchedModel
     partner: dict[str, str | None]
@@ -75,7 +75,7 @@ def pair_up(
     *,
     layers: bool,
     wish: Map | None,
-) -> Pair:
+) -> ModelPair:
     """Finds the candidate's modules by the reference's paths; a function is one module without parts."""
     _must_be_a_reference(reference)
     given = ((args,) if isinstance(args, Tensor) else tuple(args), dict(kwargs or {}))
@@ -93,7 +93,7 @@ def pair_up(
         WatchedModel("reference", reference, _moved(given, None, reference), names, root),
         WatchedModel("candidate", model, _moved(given, reference, model), found, root),
     )
-    return Pair(*sides, partner, absent)
+    return ModelPair(*sides, partner, absent)
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:
@@ -104,8 +104,8 @@ def parameters_of(model: nn.Module) -> dict[str, Tensor]:
 
 def _must_be_a_reference(reference: Any) -> None:
     if not isinstance(reference, nn.Module):
-        what = f"the reference is a {type(reference).__name__}, not an nn.Module"
-        raise UsageError("TP0801", what, fix="give the module that is taken for right")
+        message = f"the reference is a {type(reference).__name__}, not an nn.Module"
+        raise UsageError("TP0801", message, fix="give the module that is taken for right")
     if probing.is_closed(reference):
         raise UsageError(
             "TP0801",
@@ -118,8 +118,8 @@ def _as_module(candidate: Any) -> nn.Module:
     if isinstance(candidate, nn.Module) and not isinstance(candidate, torch.jit.ScriptModule):
         return candidate
     if not callable(candidate):
-        what = f"the candidate is a {type(candidate).__name__}, which cannot be called"
-        raise UsageError("TP0801", what, fix="give an nn.Module, a function or a torchport.Port")
+        message = f"the candidate is a {type(candidate).__name__}, which cannot be called"
+        raise UsageError("TP0801", message, fix="give an nn.Module, a function or a torchport.Port")
     return FunctionModule(candidate)
 
 
@@ -158,8 +158,8 @@ def _moved(given: tuple[Any, ...], reference: nn.Module | None, model: nn.Module
     """The inputs on the model's device and, where it has another dtype than the reference, in that dtype."""
     tensors = [*model.parameters(), *model.buffers()]
     if any(is_lazy(tensor) or tensor.is_meta for tensor in tensors):
-        what = "has lazy layers or is on the meta device, so it has no values"
-        raise CaptureError("TP0201", f"{type(model).__name__} {what}", fix="give it its weights first")
+        message = f"{type(model).__name__} has lazy layers or is on the meta device, so it has no values"
+        raise CaptureError("TP0201", message, fix="give it its weights first")
     devices = {tensor.device for tensor in tensors}
     device = next(iter(devices)) if len(devices) == 1 else None
     old, new = (None, None) if reference is None else (_only_dtype(reference), _only_dtype(model))
@@ -178,7 +178,7 @@ def _only_dtype(model: nn.Module) -> torch.dtype | None:
 
 
 @contextmanager
-def undisturbed(pair: Pair) -> Iterator[None]:
+def undisturbed(pair: ModelPair) -> Iterator[None]:
     """Afterwards both models and the random numbers are as before. The modes of the models are kept."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
     models = (pair.reference.model, pair.candidate.model)

@@ -140,8 +140,8 @@ class _Watcher:
 def _must_be_plain(call: WatchedCall, place: leaves.Path, tensor: Tensor) -> None:
     kind = "quantized" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
     if kind != "strided":
-        what = f"the output {leaves.described_path(place)} of {call.name} is a {kind} tensor"
-        raise CaptureError("TP0205", what, where=call.source, fix="return dense tensors")
+        message = f"the output {leaves.described_path(place)} of {call.name} is a {kind} tensor"
+        raise CaptureError("TP0205", message, where=call.source, fix="return dense tensors")
 
 
 def inputs_of(

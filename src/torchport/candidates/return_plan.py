@@ -64,8 +64,8 @@ class GradientsFound:
         return any(side.get(key) is not None for side in (self.golden, self.own, self.chained))
 
 
-def evidence_of(found: GradientsFound) -> Comparison:
-    return _Return(found).evidence()
+def compared_gradients_of(found: GradientsFound) -> Comparison:
+    return _Return(found).comparison()
 
 
 @dataclass
@@ -76,7 +76,7 @@ class _Return:
     uncompared: list[Layer] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
 
-    def evidence(self) -> Comparison:
+    def comparison(self) -> Comparison:
         flow = self.found.flow
         self.root = flow.events[0][1]
         self.everything = f"{self.root}.parameters"

@@ -14,7 +14,7 @@ from torch import Tensor
 from torchport.candidates.golden import GoldenPlan
 from torchport.errors import TorchportError
 from torchport.events import Steps
-from torchport.explain.explanation import Subject, explained_if_possible
+from torchport.explain.explanation import Explained, explained_if_possible
 from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
 from torchport.runs.folder import RunFile, RunFolder
@@ -50,34 +50,34 @@ class Comparison:
     """The dtype of a candidate that is coarser than the reference, which was then measured in it."""
     stopped: TorchportError | None = None
     """The error at which the lock-step run ended before its time."""
-    subject: Subject | None = None
+    subject: Explained | None = None
     """What is looked into for the cause of a difference."""
 
 
-def judge(evidence: Comparison, name: str, rules: RuleBook, out: Path | None, steps: Steps) -> Report:
+def judge(comparison: Comparison, name: str, rules: RuleBook, out: Path | None, steps: Steps) -> Report:
     """The report, which is written to `out` with the traces, or to nowhere."""
     about = RunFile(name=name, target=TARGET)
     if out is not None:
-        return _judge(evidence, RunFolder(out, about), rules, steps, keep=True)
+        return _judge(comparison, RunFolder(out, about), rules, steps, keep=True)
     with tempfile.TemporaryDirectory(prefix="torchport-") as folder:
-        return _judge(evidence, RunFolder(Path(folder), about), rules, steps, keep=False)
+        return _judge(comparison, RunFolder(Path(folder), about), rules, steps, keep=False)
 
 
-def _judge(evidence: Comparison, files: RunFolder, rules: RuleBook, steps: Steps, *, keep: bool) -> Report:
-    plan = evidence.plan
-    _write_traces(evidence, files)
+def _judge(comparison: Comparison, files: RunFolder, rules: RuleBook, steps: Steps, *, keep: bool) -> Report:
+    plan = comparison.plan
+    _write_traces(comparison, files)
     parity = compare_run(files, plan, rules, steps)
-    if rules is NOISE_FLOOR and evidence.precision is not None:
-        parity = parity.model_copy(update={"rule": f"{parity.rule} in {evidence.precision}"})
+    if rules is NOISE_FLOOR and comparison.precision is not None:
+        parity = parity.model_copy(update={"rule": f"{parity.rule} in {comparison.precision}"})
     divergence = parity.first_divergence
-    if evidence.stopped is not None and (divergence is None or divergence.metrics is None):
-        raise evidence.stopped
-    completed = _completed(parity, evidence)
+    if comparison.stopped is not None and (divergence is None or divergence.metrics is None):
+        raise comparison.stopped
+    completed = _completed(parity, comparison)
     report = Report.of_parity(completed, target=TARGET, model=files.name, seconds=steps.seconds)
     if report.passed:
         shutil.rmtree(files.snippets, ignore_errors=True)
-    if evidence.subject is not None:
-        report = explained_if_possible(report, files, evidence.subject, steps, kept=keep)
+    if comparison.subject is not None:
+        report = explained_if_possible(report, files, comparison.subject, steps, kept=keep)
     if not keep:
         return _without_files(report)
     files.write()
@@ -93,66 +93,66 @@ def _without_files(report: Report) -> Report:
     return report.model_copy(update={"first_divergence": divergence.model_copy(update={"snippet": None})})
 
 
-def _write_traces(evidence: Comparison, files: RunFolder) -> None:
-    plan = evidence.plan
+def _write_traces(comparison: Comparison, files: RunFolder) -> None:
+    plan = comparison.plan
     metadata = {"schema": "1", "root": plan.root}
     distances = {
         key: distance
-        for key, value in evidence.truth.items()
-        if key in evidence.golden and (distance := residual(evidence.golden[key], value)) is not None
+        for key, value in comparison.truth.items()
+        if key in comparison.golden and (distance := residual(comparison.golden[key], value)) is not None
     }
-    write_tensors(files.captured("trace"), evidence.golden, metadata, aliases=plan.aliases)
+    write_tensors(files.captured("trace"), comparison.golden, metadata, aliases=plan.aliases)
     write_tensors(files.captured("truth"), distances, metadata)
-    write_tensors(files.record("lockstep"), evidence.lockstep, metadata)
-    write_tensors(files.record("chained"), evidence.chained, metadata)
+    write_tensors(files.record("lockstep"), comparison.lockstep, metadata)
+    write_tensors(files.record("chained"), comparison.chained, metadata)
 
 
-def _completed(parity: Parity, evidence: Comparison) -> Parity:
+def _completed(parity: Parity, comparison: Comparison) -> Parity:
     """The same with every layer of the reference in it, and with words for what has no value."""
-    completed = {layer.name: _layer(layer, evidence) for layer in parity.layers}
-    completed |= {layer.name: layer for layer in evidence.uncompared}
+    completed = {layer.name: _layer(layer, comparison) for layer in parity.layers}
+    completed |= {layer.name: layer for layer in comparison.uncompared}
     divergence = parity.first_divergence
     return parity.model_copy(
         update={
-            "layers": tuple(completed[name] for name in evidence.order),
-            "first_divergence": None if divergence is None else _divergence(divergence, evidence),
+            "layers": tuple(completed[name] for name in comparison.order),
+            "first_divergence": None if divergence is None else _divergence(divergence, comparison),
         }
     )
 
 
-def _divergence(divergence: Divergence, evidence: Comparison) -> Divergence:
+def _divergence(divergence: Divergence, comparison: Comparison) -> Divergence:
     key = divergence.key or ""
     is_missing = divergence.metrics is None
     update = {
-        "reason": _in_words(divergence.reason, key, is_missing, evidence),
-        "what": evidence.labels.get(key, divergence.what),
-        "metrics": _measured(divergence.metrics, evidence),
+        "reason": _in_words(divergence.reason, key, is_missing, comparison),
+        "what": comparison.labels.get(key, divergence.what),
+        "metrics": _measured(divergence.metrics, comparison),
     }
     return divergence.model_copy(update=update)
 
 
-def _layer(layer: Layer, evidence: Comparison) -> Layer:
+def _layer(layer: Layer, comparison: Comparison) -> Layer:
     update: dict[str, Any] = {
-        "own": _measured(layer.own, evidence),
-        "chained": _measured(layer.chained, evidence),
-        "uncompared": evidence.notes.get(layer.name),
+        "own": _measured(layer.own, comparison),
+        "chained": _measured(layer.chained, comparison),
+        "uncompared": comparison.notes.get(layer.name),
     }
     if layer.failure is None:
-        update["reason"] = evidence.notes.get(layer.name, layer.reason)
+        update["reason"] = comparison.notes.get(layer.name, layer.reason)
     else:
         failure = layer.failure
-        reason = _in_words(failure.reason, failure.key, failure.is_missing, evidence)
-        update["reason"] = f"{evidence.labels.get(failure.key, failure.what)}: {reason}"
+        reason = _in_words(failure.reason, failure.key, failure.is_missing, comparison)
+        update["reason"] = f"{comparison.labels.get(failure.key, failure.what)}: {reason}"
     return layer.model_copy(update=update)
 
 
-def _in_words(reason: str, key: str, is_missing: bool, evidence: Comparison) -> str:
+def _in_words(reason: str, key: str, is_missing: bool, comparison: Comparison) -> str:
     usual = f"the candidate computed no value for {key}" if is_missing else reason
-    return evidence.reasons.get(key, usual)
+    return comparison.reasons.get(key, usual)
 
 
-def _measured(measured: Measured | None, evidence: Comparison) -> Measured | None:
-    if measured is None or measured.key not in evidence.reasons or measured.incomparable is None:
+def _measured(measured: Measured | None, comparison: Comparison) -> Measured | None:
+    if measured is None or measured.key not in comparison.reasons or measured.incomparable is None:
         return measured
-    why = evidence.reasons[measured.key]
+    why = comparison.reasons[measured.key]
     return measured.model_copy(update={"reason": why, "incomparable": why})

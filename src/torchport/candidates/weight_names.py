@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from torchport.candidates.pair import Pair
+from torchport.candidates.pair import ModelPair
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ def seen_from(path: str, name: str) -> str:
     return name.removeprefix(f"{path}.") if path else name
 
 
-def weights_of_reference(pair: Pair) -> NamedWeights:
+def weights_of_reference(pair: ModelPair) -> NamedWeights:
     return NamedWeights(_tensors(pair.reference.model))
 
 
-def weights_of_candidate(pair: Pair) -> NamedWeights:
+def weights_of_candidate(pair: ModelPair) -> NamedWeights:
     """Its parameters and buffers; a function has those of the reference that it uses."""
     own, known = _tensors(pair.candidate.model), _tensors(pair.reference.model)
     if not own and pair.candidate.is_function:

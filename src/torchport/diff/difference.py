@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from torchport.diff import mapping
 from torchport.diff.names import Both, Choice, Names, match
-from torchport.diff.result import Difference, Entry, Side, is_identical
+from torchport.diff.result import ComparedSet, Difference, Entry, is_identical
 from torchport.diff.sources import Given, Source
 from torchport.diff.stream import Work, measure
 from torchport.errors import ReportError, WeightsError
 from torchport.parity import dtypes
-from torchport.parity.metrics import Metrics, Pair
+from torchport.parity.metrics import ComparedPair, Metrics
 from torchport.parity.rulebook import fixed_rule
 from torchport.parity.tolerance import Fixed
 
@@ -65,7 +65,7 @@ def _work(both: Both, golden: Source, candidate: Source, rule: Fixed) -> Work:
         if tensor.form.dtype not in dtypes.DTYPES:
             message = f"{both.name} is {tensor.form.dtype}, which cannot be compared"
             raise WeightsError("TP0322", message, where=source.what, fix="Leave it out with --ignore.")
-    pair = Pair(tensors[0].form, tensors[1].form, rtol=rule.rtol, atol=rule.atol)
+    pair = ComparedPair(tensors[0].form, tensors[1].form, rtol=rule.rtol, atol=rule.atol)
     return Work(pair, *tensors)
 
 
@@ -116,9 +116,9 @@ def _difference(
     )
 
 
-def _side(source: Source) -> Side:
+def _side(source: Source) -> ComparedSet:
     files = tuple(str(file) for file in source.files)
-    return Side(
+    return ComparedSet(
         given=source.what, kind=source.kind, files=files, tensors=len(source.tensors), skipped=source.skipped
     )
 

@@ -25,7 +25,7 @@ class Entry(Metrics):
     """Whether both tensors are of one dtype and equal at every element; NaN equals NaN."""
 
 
-class Side(BaseModel):
+class ComparedSet(BaseModel):
     """One of the two sets of tensors that were compared."""
 
     model_config = ConfigDict(frozen=True)
@@ -50,8 +50,8 @@ class Difference(BaseModel):
     schema_version: Literal[1] = Field(default=1, alias="schema")
     passed: bool
     rule: str
-    a: Side
-    b: Side
+    a: ComparedSet
+    b: ComparedSet
     order: Literal["execution", "file"]
     first_difference: Entry | None
     """The first entry that does not pass."""

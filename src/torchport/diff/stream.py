@@ -18,7 +18,7 @@ import psutil
 
 from torchport.diff.stored import Stored
 from torchport.parity.accumulate import Sums
-from torchport.parity.metrics import CHUNK, Metrics, Pair
+from torchport.parity.metrics import CHUNK, ComparedPair, Metrics
 
 PIECE = 64 * CHUNK
 """Elements that a thread reads at a time: enough for the disk to be read in long runs."""
@@ -32,7 +32,7 @@ WIDEST = 16
 class Work(NamedTuple):
     """Two tensors to be compared."""
 
-    pair: Pair
+    pair: ComparedPair
     golden: Stored
     candidate: Stored
 

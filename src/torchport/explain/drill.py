@@ -14,7 +14,7 @@ import torch
 from torchport.capture.graph import Node, Ref
 from torchport.errors import TorchportError
 from torchport.explain.bench import Bench, Trial
-from torchport.explain.scene import Scene
+from torchport.explain.suspect import Suspect
 from torchport.parity.result import Operation
 from torchport.runs.report import Report
 from torchport.trace.reading import Trace
@@ -32,20 +32,20 @@ class Drilled:
     """Whether it computes, by itself, the very values that it computes in the model."""
 
 
-def drill(scenes: Iterable[Scene], bench: Bench, folder: Path) -> Drilled | None:
-    """Runs the scenes of the culprit alone until one fails as it does in the model; None if none can be run."""
+def drill(suspects: Iterable[Suspect], bench: Bench, folder: Path) -> Drilled | None:
+    """Runs each suspect alone until one fails as it does in the model; None if none can be run."""
     best: Drilled | None = None
-    for scene in scenes:
-        for found in _attempts(scene, bench, folder):
+    for suspect in suspects:
+        for found in _attempts(suspect, bench, folder):
             if found.reproduced:
                 return found
             best = best or found
     return best
 
 
-def _attempts(scene: Scene, bench: Bench, folder: Path) -> Iterator[Drilled]:
+def _attempts(suspect: Suspect, bench: Bench, folder: Path) -> Iterator[Drilled]:
     try:
-        trial = set_up(scene, bench, folder)
+        trial = set_up(suspect, bench, folder)
     except TorchportError:
         return
     for _ in trial.variants():
@@ -53,20 +53,20 @@ def _attempts(scene: Scene, bench: Bench, folder: Path) -> Iterator[Drilled]:
             attempt = trial.run()
         except TorchportError:
             continue
-        yield Drilled(_operation(scene, attempt.report), _is_same(scene, attempt.chained))
+        yield Drilled(_operation(suspect, attempt.report), _is_same(suspect, attempt.chained))
 
 
-def set_up(scene: Scene, bench: Bench, folder: Path) -> Trial:
+def set_up(suspect: Suspect, bench: Bench, folder: Path) -> Trial:
     """The slice on the bench, with the weights that the candidate loads and every operation watched."""
-    stored = {**scene.capture.weights, **scene.stored}
-    return bench.set_up(scene.capture, stored, folder, operations=True)
+    stored = {**suspect.capture.weights, **suspect.stored}
+    return bench.set_up(suspect.capture, stored, folder, operations=True)
 
 
-def _operation(scene: Scene, report: Report) -> Operation | None:
+def _operation(suspect: Suspect, report: Report) -> Operation | None:
     found = report.first_divergence
     if found is None or found.kind != "own" or found.key is None:
         return None
-    node = _node(scene, found.key)
+    node = _node(suspect, found.key)
     if node is None:
         return None
     return Operation(
@@ -74,27 +74,29 @@ def _operation(scene: Scene, report: Report) -> Operation | None:
     )
 
 
-def _node(scene: Scene, key: str) -> Node | None:
+def _node(suspect: Suspect, key: str) -> Node | None:
     """The operation that computed the value of a key in the slice's trace."""
-    nodes = {node.name: node for node in scene.slice.nodes}
+    nodes = {node.name: node for node in suspect.slice.nodes}
     if "/" in key:
         return nodes.get(key.rpartition("/")[2])
-    call = scene.plan.calls[scene.plan.root]
+    call = suspect.plan.calls[suspect.plan.root]
     if key not in call.outputs:
         return None
-    ref: Ref = scene.slice.graph.root.outputs[call.outputs.index(key)]
+    ref: Ref = suspect.slice.graph.root.outputs[call.outputs.index(key)]
     return nodes.get(ref.name)
 
 
-def _is_same(scene: Scene, trace: Path) -> bool:
+def _is_same(suspect: Suspect, trace: Path) -> bool:
     """Whether the slice, without guidance, computes what the candidate computed at the culprit."""
-    if scene.key not in scene.observed:
+    if suspect.key not in suspect.observed:
         return False
     with Trace(trace) as chained:
-        here = scene.here(scene.key)
+        here = suspect.here(suspect.key)
         if here not in chained:
             return False
-        return unexplained(scene.golden(scene.key), scene.observed[scene.key], chained.get(here)) < _SAME
+        return (
+            unexplained(suspect.golden(suspect.key), suspect.observed[suspect.key], chained.get(here)) < _SAME
+        )
 
 
 def unexplained(golden: torch.Tensor, candidate: torch.Tensor, predicted: torch.Tensor) -> float:

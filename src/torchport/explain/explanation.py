@@ -14,9 +14,9 @@ from torchport.errors import TorchportError
 from torchport.events import Steps
 from torchport.explain.bench import Bench
 from torchport.explain.drill import drill, set_up
-from torchport.explain.scene import Evidence, Scene, look_at
 from torchport.explain.snippet import SLICE, write_snippet
 from torchport.explain.suggest import suggest
+from torchport.explain.suspect import RunValues, Suspect, find_suspect
 from torchport.explain.weights import Others
 from torchport.parity.result import Divergence, Operation, Suggestion
 from torchport.runs.folder import RunFolder
@@ -33,7 +33,7 @@ class Cause:
     suggestions: tuple[Suggestion, ...]
 
 
-class Subject(Protocol):
+class Explained(Protocol):
     """What is explained: a port of whatever target, or a candidate in PyTorch."""
 
     @property
@@ -46,15 +46,15 @@ class Subject(Protocol):
         """The file of a slice that a user may edit, from the folder of the slice; None if there is none."""
         ...
 
-    def scene(self, layer: str, key: str) -> Scene | None:
-        """The scene of a layer that differs at a value; None if the layer computes nothing by itself."""
+    def suspect(self, layer: str, key: str) -> Suspect | None:
+        """A layer that differs at a value, as a suspect; None if the layer computes nothing by itself."""
         ...
 
-    def cause(self, scene: Scene, culprit: Divergence, folder: Path) -> Cause:
+    def cause(self, suspect: Suspect, culprit: Divergence, folder: Path) -> Cause:
         """Looks for the cause; the layer by itself is left in `folder`, so that it can be run again."""
         ...
 
-    def set_up(self, scene: Scene, folder: Path) -> None:
+    def set_up(self, suspect: Suspect, folder: Path) -> None:
         """Leaves a layer by itself in `folder`. Raises a TorchportError if that cannot be done."""
         ...
 
@@ -63,7 +63,7 @@ class Subject(Protocol):
 class PortedModel:
     """A port as the subject of an explanation: its layers are slices of the graph that was captured."""
 
-    evidence: Evidence
+    values: RunValues
     bench: Bench
 
     @property
@@ -74,23 +74,23 @@ class PortedModel:
     def editable(self) -> str | None:
         return self.bench.editable
 
-    def scene(self, layer: str, key: str) -> Scene | None:
-        return look_at(self.evidence, layer, key)
+    def suspect(self, layer: str, key: str) -> Suspect | None:
+        return find_suspect(self.values, layer, key)
 
-    def cause(self, scene: Scene, culprit: Divergence, folder: Path) -> Cause:
-        drilled = drill(scenes(scene, culprit, self.evidence, self.bench), self.bench, folder)
-        operation = (drilled.operation if drilled else None) or only_operation(scene)
+    def cause(self, suspect: Suspect, culprit: Divergence, folder: Path) -> Cause:
+        drilled = drill(suspects(suspect, culprit, self.values, self.bench), self.bench, folder)
+        operation = (drilled.operation if drilled else None) or only_operation(suspect)
         if operation is not None and is_of_torch(operation.source):
             operation = operation.model_copy(update={"source": culprit.source})
         known = None if operation is None else operation.node
-        return Cause(operation, suggest(scene, known, Others(self.evidence.weights)))
+        return Cause(operation, suggest(suspect, known, Others(self.values.weights)))
 
-    def set_up(self, scene: Scene, folder: Path) -> None:
-        set_up(scene, self.bench, folder)
+    def set_up(self, suspect: Suspect, folder: Path) -> None:
+        set_up(suspect, self.bench, folder)
 
 
 def explained_if_possible(
-    report: Report, files: RunFolder, subject: Subject, steps: Steps, *, kept: bool = True
+    report: Report, files: RunFolder, subject: Explained, steps: Steps, *, kept: bool = True
 ) -> Report:
     """The report with the cause of its first divergence, if that can be found; the verdict stands without.
 
@@ -105,7 +105,7 @@ def explained_if_possible(
     return report.model_copy(update={"seconds": dict(steps.seconds)})
 
 
-def explained(report: Report, files: RunFolder, subject: Subject, *, kept: bool = True) -> Report:
+def explained(report: Report, files: RunFolder, subject: Explained, *, kept: bool = True) -> Report:
     """The report with the cause of its first divergence, as far as it can be found, and a snippet a failing layer."""
     culprit = report.first_divergence
     if culprit is None:
@@ -119,42 +119,42 @@ def explained(report: Report, files: RunFolder, subject: Subject, *, kept: bool 
     return report.model_copy(update={"first_divergence": culprit.model_copy(update=found)})
 
 
-def _cause(culprit: Divergence, files: RunFolder, subject: Subject) -> dict[str, Any]:
-    scene = None if culprit.key is None else subject.scene(culprit.layer, culprit.key)
-    if scene is None:
+def _cause(culprit: Divergence, files: RunFolder, subject: Explained) -> dict[str, Any]:
+    suspect = None if culprit.key is None else subject.suspect(culprit.layer, culprit.key)
+    if suspect is None:
         return {}
     folder = files.snippet(culprit.layer)
-    write_snippet(folder, culprit.layer, scene, subject.editable)
-    cause = subject.cause(scene, culprit, folder / SLICE)
+    write_snippet(folder, culprit.layer, suspect, subject.editable)
+    cause = subject.cause(suspect, culprit, folder / SLICE)
     return {"operation": cause.operation, "suggestions": cause.suggestions, "snippet": str(folder)}
 
 
-def scenes(scene: Scene, culprit: Divergence, evidence: Evidence, bench: Bench) -> Iterator[Scene]:
+def suspects(suspect: Suspect, culprit: Divergence, values: RunValues, bench: Bench) -> Iterator[Suspect]:
     """The culprit by itself; for edits also with stand-ins for what it calls, which they may fit better."""
-    yield scene
+    yield suspect
     if bench.edits and culprit.key is not None:
-        whole = look_at(evidence, culprit.layer, culprit.key, stand_ins=True)
+        whole = find_suspect(values, culprit.layer, culprit.key, stand_ins=True)
         if whole is not None and len(whole.slice.graph.modules) > 1:
             yield whole
 
 
-def only_operation(scene: Scene) -> Operation | None:
+def only_operation(suspect: Suspect) -> Operation | None:
     """The operation of a layer that has no other."""
-    if len(scene.slice.nodes) != 1:
+    if len(suspect.slice.nodes) != 1:
         return None
-    (node,) = scene.slice.nodes
+    (node,) = suspect.slice.nodes
     reason = "it is the only operation of the layer"
     return Operation(node=node.name, op=node.op, source=node.source, reason=reason, metrics=None)
 
 
-def _snippets_of_others(report: Report, culprit: Divergence, files: RunFolder, subject: Subject) -> None:
+def _snippets_of_others(report: Report, culprit: Divergence, files: RunFolder, subject: Explained) -> None:
     """Snippets of the other layers that fail by themselves: their tensors, and a slice that is set up, not run."""
     failed = [layer for layer in report.layers if not layer.passed and layer.own is not None]
     for layer in failed[:_MOST_SNIPPETS]:
         assert layer.own is not None
-        scene = None if layer.name == culprit.layer else subject.scene(layer.name, layer.own.key)
-        if scene is not None:
+        suspect = None if layer.name == culprit.layer else subject.suspect(layer.name, layer.own.key)
+        if suspect is not None:
             folder = files.snippet(layer.name)
-            write_snippet(folder, layer.name, scene, subject.editable)
+            write_snippet(folder, layer.name, suspect, subject.editable)
             with suppress(TorchportError):
-                subject.set_up(scene, folder / SLICE)
+                subject.set_up(suspect, folder / SLICE)

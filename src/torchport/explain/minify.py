@@ -16,10 +16,10 @@ from torchport.capture import graph as g
 from torchport.errors import ReportError, TorchportError
 from torchport.explain.bench import Bench, Trial
 from torchport.explain.case import Case, case_of, computed, resized, rounded, smaller_sizes
-from torchport.explain.explanation import scenes
+from torchport.explain.explanation import suspects
 from torchport.explain.repro import Minified, counted, hand_over
-from torchport.explain.scene import Evidence, Scene, as_capture, look_at
 from torchport.explain.slice import some_operations
+from torchport.explain.suspect import RunValues, Suspect, as_capture, find_suspect
 from torchport.explain.what_if import bind
 from torchport.parity.result import Divergence
 from torchport.runs.folder import RunFolder
@@ -30,7 +30,7 @@ _PLAIN = (1, 2, 4, 8, 16, 64)
 """Steps between two whole numbers, the coarsest grid first."""
 
 
-def minify(report: Report, files: RunFolder, evidence: Evidence, bench: Bench) -> Minified:
+def minify(report: Report, files: RunFolder, values: RunValues, bench: Bench) -> Minified:
     """Reduces the culprit of a report to the smallest case, which is written to the folder of the run."""
     culprit = report.first_divergence
     if culprit is None or culprit.kind != "own" or culprit.key is None:
@@ -39,15 +39,15 @@ def minify(report: Report, files: RunFolder, evidence: Evidence, bench: Bench) -
             f"{report.model} has no layer that fails by itself, so there is nothing to reduce",
             where=str(files.path),
         )
-    scene = look_at(evidence, culprit.layer, culprit.key)
-    if scene is None:
+    suspect = find_suspect(values, culprit.layer, culprit.key)
+    if suspect is None:
         raise ReportError(
             "TP0343",
             f"{culprit.layer} computes nothing by itself: it hands on another tensor than it should",
             where=culprit.source,
         )
     laboratory = _Laboratory(bench, files.minified, _is_broken(culprit))
-    case, trial = laboratory.smallest(list(scenes(scene, culprit, evidence, bench)), culprit)
+    case, trial = laboratory.smallest(list(suspects(suspect, culprit, values, bench)), culprit)
     return hand_over(trial, case, culprit, laboratory.tries)
 
 
@@ -70,9 +70,9 @@ class _Laboratory:
     def __post_init__(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def smallest(self, scenes: list[Scene], culprit: Divergence) -> tuple[Case, Trial]:
+    def smallest(self, suspects: list[Suspect], culprit: Divergence) -> tuple[Case, Trial]:
         """Of the culprit by itself, or else of the culprit with stand-ins for what it calls."""
-        found = (self._fewest_operations(scene, culprit) for scene in scenes)
+        found = (self._fewest_operations(suspect, culprit) for suspect in suspects)
         case = next((case for case in found if case is not None), None)
         if case is None:
             raise ReportError(
@@ -122,35 +122,35 @@ class _Laboratory:
         found = report.first_divergence
         return found is not None and found.kind == "own" and (self.broken or not _is_broken(found))
 
-    def _fewest_operations(self, scene: Scene, culprit: Divergence) -> Case | None:
+    def _fewest_operations(self, suspect: Suspect, culprit: Divergence) -> Case | None:
         """The operation itself, then ever more of what leads to it, then all of the layer."""
-        if len(scene.slice.graph.modules) > 1:
-            whole = _whole(scene)
+        if len(suspect.slice.graph.modules) > 1:
+            whole = _whole(suspect)
             return whole if self.fails(whole) else None
-        nodes, values = [node.name for node in scene.slice.nodes], _values(scene)
+        nodes, values = [node.name for node in suspect.slice.nodes], _values(suspect)
         known = culprit.operation.node if culprit.operation else None
         last = nodes.index(known) if known in nodes else len(nodes) - 1
         for number in range(1, len(nodes) + 1):
             chosen = nodes[max(0, last + 1 - number) : last + 1]
             if number > len(chosen):
                 break
-            case = _part(scene, chosen, values)
+            case = _part(suspect, chosen, values)
             if case is not None and self.fails(case):
-                return self._without_some(scene, chosen, case, values)
+                return self._without_some(suspect, chosen, case, values)
             if number >= _MOST_TRIES:
                 break
-        case = _part(scene, nodes, values)
+        case = _part(suspect, nodes, values)
         if case is not None and self.fails(case):
-            return self._without_some(scene, nodes, case, values)
+            return self._without_some(suspect, nodes, case, values)
         return None
 
     def _without_some(
-        self, scene: Scene, chosen: list[str], case: Case, values: dict[g.Ref, torch.Tensor]
+        self, suspect: Suspect, chosen: list[str], case: Case, values: dict[g.Ref, torch.Tensor]
     ) -> Case:
         for name in list(chosen):
             fewer = [node for node in chosen if node != name]
             self.variant = None
-            smaller = _part(scene, fewer, values) if fewer else None
+            smaller = _part(suspect, fewer, values) if fewer else None
             if smaller is not None and self.fails(smaller):
                 chosen, case = fewer, smaller
         return case
@@ -179,24 +179,24 @@ class _Laboratory:
         return case
 
 
-def _part(scene: Scene, names: list[str], values: dict[g.Ref, torch.Tensor]) -> Case | None:
-    """Some operations of the scene on the values that were recorded there; None where nothing reads them."""
+def _part(suspect: Suspect, names: list[str], values: dict[g.Ref, torch.Tensor]) -> Case | None:
+    """Some operations of the suspect on the values that were recorded there; None where nothing reads them."""
     keys = {ref: f"{ref.name}:{ref.index}" for ref in values}
-    part = some_operations(scene.slice, names, keys)
+    part = some_operations(suspect.slice, names, keys)
     known = {keys[ref]: value for ref, value in values.items()}
-    known |= dict(zip(scene.slice.inputs, scene.inputs, strict=True))
-    return case_of(part, known, dict(scene.capture.weights), scene.stored) if part.outputs else None
+    known |= dict(zip(suspect.slice.inputs, suspect.inputs, strict=True))
+    return case_of(part, known, dict(suspect.capture.weights), suspect.stored) if part.outputs else None
 
 
-def _whole(scene: Scene) -> Case:
-    values = dict(zip(scene.slice.inputs, scene.inputs, strict=True))
-    return case_of(scene.slice, values, dict(scene.capture.weights), scene.stored)
+def _whole(suspect: Suspect) -> Case:
+    values = dict(zip(suspect.slice.inputs, suspect.inputs, strict=True))
+    return case_of(suspect.slice, values, dict(suspect.capture.weights), suspect.stored)
 
 
-def _values(scene: Scene) -> dict[g.Ref, torch.Tensor]:
-    """The value of every operation of the scene."""
+def _values(suspect: Suspect) -> dict[g.Ref, torch.Tensor]:
+    """The value of every operation of the suspect."""
     found: dict[g.Ref, torch.Tensor] = {}
-    for name, bound in bind(scene).items():
+    for name, bound in bind(suspect).items():
         results = bound.result if isinstance(bound.result, list | tuple) else [bound.result]
         found |= {g.Ref(name, index): result for index, result in enumerate(results)}
     return found

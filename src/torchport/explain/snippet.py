@@ -1,6 +1,6 @@
 """What is handed over for a failing layer: its tensors, a script that draws them, and the layer as a port of its own.
 
-In: the scene of the layer. Out: a folder with `tensors.safetensors`, `plot.py`, `rerun.py` and `port`.
+In: the suspect of the layer. Out: a folder with `tensors.safetensors`, `plot.py`, `rerun.py` and `port`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from string import Template
 
-from torchport.explain.scene import Scene
+from torchport.explain.suspect import Suspect
 from torchport.files import write_atomically
 from torchport.trace.writing import write_tensors
 
@@ -18,16 +18,20 @@ SLICE = "port"
 """The folder of the slice in a snippet."""
 
 
-def write_snippet(folder: Path, layer: str, scene: Scene, editable: str | None) -> None:
+def write_snippet(folder: Path, layer: str, suspect: Suspect, editable: str | None) -> None:
     """Writes the tensors and the scripts; the slice beside them is written by whoever knows the candidate.
 
     `editable` is the file of the slice that a user may edit, from the folder of the slice; None if there is none.
     """
-    tensors = {f"input/{key}": tensor for key, tensor in zip(scene.slice.inputs, scene.inputs, strict=True)}
-    tensors |= {f"golden/{key}": scene.golden(key) for key in scene.slice.outputs}
-    tensors |= {f"candidate/{key}": tensor for key, tensor in scene.observed.items()}
-    tensors |= {f"weight/{name}": tensor for name, tensor in scene.stored.items()}
-    write_tensors(folder / "tensors.safetensors", tensors, {"schema": "1", "layer": layer, "key": scene.key})
+    tensors = {
+        f"input/{key}": tensor for key, tensor in zip(suspect.slice.inputs, suspect.inputs, strict=True)
+    }
+    tensors |= {f"golden/{key}": suspect.golden(key) for key in suspect.slice.outputs}
+    tensors |= {f"candidate/{key}": tensor for key, tensor in suspect.observed.items()}
+    tensors |= {f"weight/{name}": tensor for name, tensor in suspect.stored.items()}
+    write_tensors(
+        folder / "tensors.safetensors", tensors, {"schema": "1", "layer": layer, "key": suspect.key}
+    )
     name = layer.replace('"', "'")
     _write_script(folder, "plot.py", layer=name)
     _write_script(folder, "rerun.py", layer=name, edit=_edit(editable))

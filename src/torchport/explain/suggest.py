@@ -18,8 +18,8 @@ from torchport.explain.drill import unexplained
 from torchport.explain.fitting import fit
 from torchport.explain.hypotheses import Hypothesis, hypotheses_about, result_scaled
 from torchport.explain.noted_run import CANNOT_COMPUTE
-from torchport.explain.scene import Scene
 from torchport.explain.slice import upstream
+from torchport.explain.suspect import Suspect
 from torchport.explain.weights import Others, differing, how_it_differs
 from torchport.explain.what_if import bind, predict
 from torchport.parity.result import Suggestion
@@ -43,20 +43,22 @@ class _Explanation:
     suggestion: Suggestion
 
 
-def suggest(scene: Scene, node: str | None, others: Others) -> tuple[Suggestion, ...]:
+def suggest(suspect: Suspect, node: str | None, others: Others) -> tuple[Suggestion, ...]:
     """The best hypotheses, at most three; only those about `node` if it is known to be the operation at fault."""
-    if scene.key not in scene.observed:
+    if suspect.key not in suspect.observed:
         return ()
-    return _most_believed(_explanations(scene, node, others))
+    return _most_believed(_explanations(suspect, node, others))
 
 
-def _explanations(scene: Scene, node: str | None, others: Others) -> list[_Explanation]:
+def _explanations(suspect: Suspect, node: str | None, others: Others) -> list[_Explanation]:
     """What the weights explain, or else the operations, or else the value itself, or else a mere factor."""
-    by_weights = list(_by_weights(scene, others))
+    by_weights = list(_by_weights(suspect, others))
     if by_weights:
         return by_weights
-    operations = _suspects(scene, node)
-    return _by_operations(scene, operations) or list(_by_value(scene)) or _by_a_factor(scene, operations)
+    operations = _operations(suspect, node)
+    return (
+        _by_operations(suspect, operations) or list(_by_value(suspect)) or _by_a_factor(suspect, operations)
+    )
 
 
 def _most_believed(explanations: list[_Explanation]) -> tuple[Suggestion, ...]:
@@ -70,63 +72,63 @@ def _most_believed(explanations: list[_Explanation]) -> tuple[Suggestion, ...]:
     return tuple(by_kind.values())[:_MOST_SUGGESTIONS]
 
 
-def _suspects(scene: Scene, node: str | None) -> list[BoundOperation]:
-    """The operation at fault if it is known; else all on which the value at the scene's key depends, the last first."""
-    operations = bind(scene)
+def _operations(suspect: Suspect, node: str | None) -> list[BoundOperation]:
+    """The operation at fault if it is known; else all on which the value in question depends, the last first."""
+    operations = bind(suspect)
     if node in operations:
         return [operations[node]]
-    root = scene.slice.graph.root
-    involved = upstream(root.nodes, [root.outputs[scene.slice.outputs.index(scene.key)].name])
+    root = suspect.slice.graph.root
+    involved = upstream(root.nodes, [root.outputs[suspect.slice.outputs.index(suspect.key)].name])
     return [operations[name] for name in reversed(operations) if name in involved][:_MOST_OPERATIONS]
 
 
-def _by_operations(scene: Scene, operations: Iterable[BoundOperation]) -> list[_Explanation]:
+def _by_operations(suspect: Suspect, operations: Iterable[BoundOperation]) -> list[_Explanation]:
     found: list[_Explanation] = []
     for operation in operations:
-        found += _that_hold(scene, operation, hypotheses_about(operation), first_rank=len(found))
+        found += _that_hold(suspect, operation, hypotheses_about(operation), first_rank=len(found))
     return found
 
 
-def _by_a_factor(scene: Scene, operations: Iterable[BoundOperation]) -> list[_Explanation]:
+def _by_a_factor(suspect: Suspect, operations: Iterable[BoundOperation]) -> list[_Explanation]:
     found: list[_Explanation] = []
     for operation in operations:
-        found += _that_hold(scene, operation, result_scaled(operation), first_rank=0)
+        found += _that_hold(suspect, operation, result_scaled(operation), first_rank=0)
     return found
 
 
 def _that_hold(
-    scene: Scene, operation: BoundOperation, hypotheses: Iterable[Hypothesis], first_rank: int
+    suspect: Suspect, operation: BoundOperation, hypotheses: Iterable[Hypothesis], first_rank: int
 ) -> Iterator[_Explanation]:
     """Those of the hypotheses about an operation that explain the difference."""
-    few = scene.observed[scene.key].numel() < FEW
+    few = suspect.observed[suspect.key].numel() < FEW
     for rank, hypothesis in enumerate(hypotheses, first_rank):
         if hypothesis.span and few:
             continue  # A number can be fitted to any few numbers, and would explain nothing.
-        left, text = _tried(scene, operation, hypothesis)
+        left, text = _tried(suspect, operation, hypothesis)
         if left <= _MOST_LEFT:
             yield _explanation(left, rank, hypothesis.kind, text, operation.node.name)
 
 
-def _tried(scene: Scene, operation: BoundOperation, hypothesis: Hypothesis) -> tuple[float, str]:
+def _tried(suspect: Suspect, operation: BoundOperation, hypothesis: Hypothesis) -> tuple[float, str]:
     """The share of the error that a hypothesis leaves, and its text with the number that was fitted."""
     if hypothesis.span is None:
-        return _left(scene, operation, hypothesis.compute), hypothesis.text
-    best = fit(lambda number: _left(scene, operation, hypothesis.compute, number), hypothesis.span)
+        return _left(suspect, operation, hypothesis.compute), hypothesis.text
+    best = fit(lambda number: _left(suspect, operation, hypothesis.compute, number), hypothesis.span)
     return best.left, hypothesis.text.format(value=f"{best.number:.6g}")
 
 
-def _left(scene: Scene, operation: BoundOperation, compute: Callable[..., Any], *numbers: float) -> float:
+def _left(suspect: Suspect, operation: BoundOperation, compute: Callable[..., Any], *numbers: float) -> float:
     """The share of the error that is left if the operation has the computed result; 1 if that cannot be computed."""
     try:
         result = compute(*numbers)
     except (*CANNOT_COMPUTE, AttributeError):
         return 1.0
-    predicted = predict(scene, results={operation.node.name: result})
-    return 1.0 if predicted is None else _measured(scene, predicted)
+    predicted = predict(suspect, results={operation.node.name: result})
+    return 1.0 if predicted is None else _measured(suspect, predicted)
 
 
-def _measured(scene: Scene, predicted: torch.Tensor) -> float:
-    left = unexplained(scene.golden(scene.key), scene.observed[scene.key], predicted)
+def _measured(suspect: Suspect, predicted: torch.Tensor) -> float:
+    left = unexplained(suspect.golden(suspect.key), suspect.observed[suspect.key], predicted)
     return 1.0 if math.isnan(left) else left
 
 
@@ -134,38 +136,38 @@ def _explanation(left: float, rank: int, kind: str, text: str, node: str | None 
     return _Explanation(left, rank, Suggestion(kind=kind, text=text, explains=1.0 - left, node=node))
 
 
-def _by_weights(scene: Scene, others: Others) -> Iterator[_Explanation]:
+def _by_weights(suspect: Suspect, others: Others) -> Iterator[_Explanation]:
     """The port loads other weights than were recorded, and computes what follows from them."""
-    recorded = scene.capture.weights
-    names = differing(recorded, scene.stored)
+    recorded = suspect.capture.weights
+    names = differing(recorded, suspect.stored)
     if not names:
         return
-    predicted = predict(scene, weights={name: scene.stored[name] for name in names})
-    left = 1.0 if predicted is None else _measured(scene, predicted)
+    predicted = predict(suspect, weights={name: suspect.stored[name] for name in names})
+    left = 1.0 if predicted is None else _measured(suspect, predicted)
     if left <= _MOST_LEFT:
         for rank, name in enumerate(names):
-            found = how_it_differs(scene.slice.weights[name], scene.stored[name], recorded[name], others)
+            found = how_it_differs(suspect.slice.weights[name], suspect.stored[name], recorded[name], others)
             yield _explanation(left, rank, found.kind, found.text)
 
 
-def _by_value(scene: Scene) -> Iterator[_Explanation]:
+def _by_value(suspect: Suspect) -> Iterator[_Explanation]:
     """What the value itself shows: it is another value of the layer, or some of its elements were dropped."""
-    if scene.observed[scene.key].shape == scene.golden(scene.key).shape:
-        yield from _another_value(scene)
-        yield from _dropped_elements(scene)
+    if suspect.observed[suspect.key].shape == suspect.golden(suspect.key).shape:
+        yield from _another_value(suspect)
+        yield from _dropped_elements(suspect)
 
 
-def _another_value(scene: Scene) -> Iterator[_Explanation]:
-    observed = scene.observed[scene.key]
-    inputs = {f"{scene.plan.root}<{index}": key for index, key in enumerate(scene.slice.inputs)}
-    for key, value in scene.capture.golden.items():
-        if value.shape == observed.shape and (left := _measured(scene, value)) <= _MOST_LEFT:
+def _another_value(suspect: Suspect) -> Iterator[_Explanation]:
+    observed = suspect.observed[suspect.key]
+    inputs = {f"{suspect.plan.root}<{index}": key for index, key in enumerate(suspect.slice.inputs)}
+    for key, value in suspect.capture.golden.items():
+        if value.shape == observed.shape and (left := _measured(suspect, value)) <= _MOST_LEFT:
             text = f"it is the value of {inputs.get(key, key.partition('/')[2] or key)}"
             yield _explanation(left, 1, "wrong_tensor", text)
 
 
-def _dropped_elements(scene: Scene) -> Iterator[_Explanation]:
-    observed, golden = scene.observed[scene.key], scene.golden(scene.key)
+def _dropped_elements(suspect: Suspect) -> Iterator[_Explanation]:
+    observed, golden = suspect.observed[suspect.key], suspect.golden(suspect.key)
     dropped = (observed == 0) & (golden != 0)
     share = dropped.double().mean().item()
     if not 0.01 < share < 0.99 or not observed.is_floating_point():
@@ -174,5 +176,5 @@ def _dropped_elements(scene: Scene) -> Iterator[_Explanation]:
         (golden / (1.0 - share), f"dropout is on, with p near {share:.2g}"),
         (golden, f"{100 * share:.2g} % of the elements are zero"),
     ):
-        if (left := _measured(scene, torch.where(dropped, 0.0, kept))) <= _MOST_LEFT:
+        if (left := _measured(suspect, torch.where(dropped, 0.0, kept))) <= _MOST_LEFT:
             yield _explanation(left, 0, "dropout", text)

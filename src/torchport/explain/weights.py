@@ -32,7 +32,7 @@ class Others:
 
 
 @dataclass(frozen=True)
-class Difference:
+class WeightFault:
     """The kind of hypothesis that it supports, and a sentence for the user."""
 
     kind: str
@@ -44,34 +44,34 @@ def differing(recorded: Mapping[str, torch.Tensor], stored: Mapping[str, torch.T
     return [name for name, tensor in stored.items() if not _equal(tensor, recorded[name])]
 
 
-def how_it_differs(name: str, stored: torch.Tensor, recorded: torch.Tensor, others: Others) -> Difference:
+def how_it_differs(name: str, stored: torch.Tensor, recorded: torch.Tensor, others: Others) -> WeightFault:
     """What a stored weight is beside the recorded one: transposed, rounded, another layer's, …"""
     if stored.shape != recorded.shape:
         text = f"{name} has shape {list(stored.shape)}, the recorded one {list(recorded.shape)}"
-        return Difference("stale_weight", text)
+        return WeightFault("stale_weight", text)
     for recognise in _FORMS if recorded.is_floating_point() else _FORMS_OF_ANY_DTYPE:
         found = recognise(name, stored, recorded)
         if found is not None:
             return found
     for other, tensor in others.like(stored):
         if other != name and _equal(tensor, stored):
-            return Difference("neighbour_weight", f"{name} is {other}")
-    return Difference("stale_weight", f"{name} is not the tensor that was recorded")
+            return WeightFault("neighbour_weight", f"{name} is {other}")
+    return WeightFault("stale_weight", f"{name} is not the tensor that was recorded")
 
 
-_Form = Callable[[str, torch.Tensor, torch.Tensor], Difference | None]
+_Form = Callable[[str, torch.Tensor, torch.Tensor], WeightFault | None]
 """Takes a name, the stored and the recorded tensor; gives None if the one is not this form of the other."""
 
 
-def _transposed(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
+def _transposed(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> WeightFault | None:
     for first, second in combinations(range(recorded.ndim), 2):
         same_size = recorded.shape[first] == recorded.shape[second]
         if same_size and _equal(stored, recorded.transpose(first, second)):
-            return Difference("transposed_weight", f"{name} is transposed (axes {first} and {second})")
+            return WeightFault("transposed_weight", f"{name} is transposed (axes {first} and {second})")
     return None
 
 
-def _reordered(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
+def _reordered(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> WeightFault | None:
     """The gates of a GRU or an LSTM, or query, key and value in one tensor, in another order."""
     for number in (3, 4):
         if not recorded.shape or recorded.shape[0] % number or recorded.shape[0] <= number:
@@ -80,41 +80,41 @@ def _reordered(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Diffe
         for order in permutations(range(number)):
             if list(order) != sorted(order) and _equal(stored, torch.cat([parts[i] for i in order])):
                 text = f"the {number} parts of {name} are in the order {list(order)}"
-                return Difference("gate_order", text)
+                return WeightFault("gate_order", text)
     return None
 
 
-def _nan(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
+def _nan(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> WeightFault | None:
     spoilt = int((torch.isnan(stored) & ~torch.isnan(recorded)).sum())
-    return Difference("nan", f"{name} has NaN at {spoilt} of {stored.numel()} places") if spoilt else None
+    return WeightFault("nan", f"{name} has NaN at {spoilt} of {stored.numel()} places") if spoilt else None
 
 
-def _zeros(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
+def _zeros(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> WeightFault | None:
     if stored.any():
         return None
     is_bias = name.rpartition(".")[2].startswith("bias")
-    return Difference("bias" if is_bias else "stale_weight", f"{name} is all zeros")
+    return WeightFault("bias" if is_bias else "stale_weight", f"{name} is all zeros")
 
 
-def _ones(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
+def _ones(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> WeightFault | None:
     all_ones = torch.equal(stored, torch.ones_like(stored))
-    return Difference("scale", f"{name} is all ones") if all_ones else None
+    return WeightFault("scale", f"{name} is all ones") if all_ones else None
 
 
-def _rounded(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
+def _rounded(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> WeightFault | None:
     for dtype in (torch.float16, torch.bfloat16):
         if _equal(stored, recorded.to(dtype).to(recorded.dtype)):
-            return Difference("half", f"{name} is rounded to {str(dtype).removeprefix('torch.')}")
+            return WeightFault("half", f"{name} is rounded to {str(dtype).removeprefix('torch.')}")
     return None
 
 
-def _one_element(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> Difference | None:
+def _one_element(name: str, stored: torch.Tensor, recorded: torch.Tensor) -> WeightFault | None:
     changed = torch.nonzero(stored != recorded)
     if len(changed) != 1:
         return None
     place = tuple(changed[0].tolist())
     text = f"{name} differs at {list(place)}: {stored[place]:g}, recorded {recorded[place]:g}"
-    return Difference("one_element", text)
+    return WeightFault("one_element", text)
 
 
 _FORMS_OF_ANY_DTYPE: tuple[_Form, ...] = (_transposed, _reordered)

@@ -21,7 +21,7 @@ class Tolerances(NamedTuple):
 EXACT = Tolerances(0.0, 0.0)
 
 
-class Dtype(NamedTuple):
+class DtypeFacts(NamedTuple):
     """The size of an element and, for floats and the parts of complex numbers, what torch.finfo says."""
 
     kind: DtypeClass
@@ -34,26 +34,26 @@ class Dtype(NamedTuple):
 
 _HALF, _SINGLE, _DOUBLE = Tolerances(1e-3, 1e-5), Tolerances(1.3e-6, 1e-5), Tolerances(1e-7, 1e-7)
 DTYPES = {
-    "bool": Dtype("bool", 1),
-    "uint8": Dtype("int", 1),
-    "int8": Dtype("int", 1),
-    "uint16": Dtype("int", 2),
-    "int16": Dtype("int", 2),
-    "uint32": Dtype("int", 4),
-    "int32": Dtype("int", 4),
-    "uint64": Dtype("int", 8),
-    "int64": Dtype("int", 8),
-    "float8_e4m3fn": Dtype("float", 1, 2.0**-3, 2.0**-6),
-    "float8_e4m3fnuz": Dtype("float", 1, 2.0**-3, 2.0**-7),
-    "float8_e5m2": Dtype("float", 1, 2.0**-2, 2.0**-14),
-    "float8_e5m2fnuz": Dtype("float", 1, 2.0**-3, 2.0**-15),
-    "float16": Dtype("float", 2, 2.0**-10, 2.0**-14, _HALF),
-    "bfloat16": Dtype("float", 2, 2.0**-7, 2.0**-126, Tolerances(1.6e-2, 1e-5)),
-    "float32": Dtype("float", 4, 2.0**-23, 2.0**-126, _SINGLE),
-    "float64": Dtype("float", 8, 2.0**-52, 2.0**-1022, _DOUBLE),
-    "complex32": Dtype("complex", 4, 2.0**-10, 2.0**-14, _HALF),
-    "complex64": Dtype("complex", 8, 2.0**-23, 2.0**-126, _SINGLE),
-    "complex128": Dtype("complex", 16, 2.0**-52, 2.0**-1022, _DOUBLE),
+    "bool": DtypeFacts("bool", 1),
+    "uint8": DtypeFacts("int", 1),
+    "int8": DtypeFacts("int", 1),
+    "uint16": DtypeFacts("int", 2),
+    "int16": DtypeFacts("int", 2),
+    "uint32": DtypeFacts("int", 4),
+    "int32": DtypeFacts("int", 4),
+    "uint64": DtypeFacts("int", 8),
+    "int64": DtypeFacts("int", 8),
+    "float8_e4m3fn": DtypeFacts("float", 1, 2.0**-3, 2.0**-6),
+    "float8_e4m3fnuz": DtypeFacts("float", 1, 2.0**-3, 2.0**-7),
+    "float8_e5m2": DtypeFacts("float", 1, 2.0**-2, 2.0**-14),
+    "float8_e5m2fnuz": DtypeFacts("float", 1, 2.0**-3, 2.0**-15),
+    "float16": DtypeFacts("float", 2, 2.0**-10, 2.0**-14, _HALF),
+    "bfloat16": DtypeFacts("float", 2, 2.0**-7, 2.0**-126, Tolerances(1.6e-2, 1e-5)),
+    "float32": DtypeFacts("float", 4, 2.0**-23, 2.0**-126, _SINGLE),
+    "float64": DtypeFacts("float", 8, 2.0**-52, 2.0**-1022, _DOUBLE),
+    "complex32": DtypeFacts("complex", 4, 2.0**-10, 2.0**-14, _HALF),
+    "complex64": DtypeFacts("complex", 8, 2.0**-23, 2.0**-126, _SINGLE),
+    "complex128": DtypeFacts("complex", 16, 2.0**-52, 2.0**-1022, _DOUBLE),
 }
 
 

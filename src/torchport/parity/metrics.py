@@ -105,7 +105,7 @@ def compare(
     Integers and bools are compared exactly, whatever the tolerances.
     """
     golden_tensor, candidate_tensor = _as_tensor(golden), _as_tensor(candidate)
-    pair = Pair(_form(golden_tensor), _form(candidate_tensor), rtol=rtol, atol=atol)
+    pair = ComparedPair(_form(golden_tensor), _form(candidate_tensor), rtol=rtol, atol=atol)
     if pair.incomparable is not None:
         return pair.metrics(pair.sums())
     truth = _usable_residual(golden_tensor, residual)
@@ -121,7 +121,7 @@ def compare(
     return pair.metrics(sums, with_noise=truth is not None)
 
 
-class Pair:
+class ComparedPair:
     """Two tensors to be compared, whose bits are added a chunk at a time."""
 
     def __init__(self, golden: Form, candidate: Form, *, rtol: float | None, atol: float | None) -> None:
@@ -207,7 +207,7 @@ def _usable_residual(golden: torch.Tensor, residual: TensorLike | None) -> torch
     return tensor
 
 
-def _finish(sums: Sums, pair: Pair, with_noise: bool) -> Metrics:
+def _finish(sums: Sums, pair: ComparedPair, with_noise: bool) -> Metrics:
     worst = None
     if sums.worst_at is not None:
         worst = tuple(int(i) for i in np.unravel_index(sums.worst_at, pair.golden.shape))
@@ -242,7 +242,7 @@ def _finish(sums: Sums, pair: Pair, with_noise: bool) -> Metrics:
     )
 
 
-def _incomparable(pair: Pair, reason: str) -> Metrics:
+def _incomparable(pair: ComparedPair, reason: str) -> Metrics:
     errors = ("max_abs", "mean_abs", "max_rel", "mse", "rmse", "cosine", "excess")
     counts = ("nan_golden", "nan_candidate", "nan_mismatches", "inf_mismatches")
     unknown: dict[str, Any] = dict.fromkeys((*errors, "golden_rms", "golden_max"), math.nan)
@@ -256,7 +256,7 @@ def _incomparable(pair: Pair, reason: str) -> Metrics:
     )
 
 
-def _described(pair: Pair) -> dict[str, Any]:
+def _described(pair: ComparedPair) -> dict[str, Any]:
     return {
         "numel": pair.golden.numel,
         "rtol": pair.tolerances.rtol,

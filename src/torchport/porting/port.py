@@ -25,7 +25,7 @@ from torchport.errors import DiskError, ManifestError
 from torchport.events import Message, Steps, Watcher, ignore
 from torchport.explain.minify import minify
 from torchport.explain.repro import Minified
-from torchport.explain.scene import Evidence
+from torchport.explain.suspect import RunValues
 from torchport.parity.rulebook import RuleBook, rules_for
 from torchport.porting import proof, recording
 from torchport.porting.bench import PortBench
@@ -93,7 +93,7 @@ class Port(Converted):
         """Checks the port, and reduces what fails to the least that still does, as a script and a test."""
         report = self.check()
         bench = PortBench(self.target, self.artifact, lambda text: self.watch(Message(text)))
-        return minify(report, self.files, Evidence.of(self.files, self.graph, self.artifact.stored), bench)
+        return minify(report, self.files, RunValues.of(self.files, self.graph, self.artifact.stored), bench)
 
     def _proven(self, files: RunFolder, rules: RuleBook, steps: Steps, explain: bool) -> Report:
         graph = recording.sound(files, self.artifact.stored)

@@ -12,7 +12,7 @@ from torchport.errors import RunError
 from torchport.events import CandidateStopped, Steps
 from torchport.explain.bench import Bench
 from torchport.explain.explanation import PortedModel, explained_if_possible
-from torchport.explain.scene import Evidence
+from torchport.explain.suspect import RunValues
 from torchport.parity.rulebook import RuleBook
 from torchport.porting.conversion import Converted
 from torchport.runs.folder import RunFolder
@@ -53,7 +53,7 @@ def explain(
     report: Report, files: RunFolder, graph: Graph, bench: Bench, stored: Path | None, steps: Steps
 ) -> Report:
     """The report with the cause, if it can be found; the verdict stands without."""
-    subject = PortedModel(Evidence.of(files, graph, stored), bench)
+    subject = PortedModel(RunValues.of(files, graph, stored), bench)
     explained = explained_if_possible(report, files, subject, steps)
     return report if explained is report else written(explained, files)
 

@@ -17,8 +17,8 @@ from torchport.events import Message
 from torchport.explain.minify import minify
 from torchport.explain.repro import Minified
 from torchport.explain.rewriting import Rewritten, rewrite
-from torchport.explain.scene import Evidence
 from torchport.explain.snippet import SLICE
+from torchport.explain.suspect import RunValues
 from torchport.parity.result import Divergence
 from torchport.porting.bench import PortBench, PortTrial
 from torchport.porting.port import Port
@@ -69,8 +69,8 @@ def minify_rewritten(report: Report, files: RunFolder, port: Port) -> Minified:
     bench = RewrittenBench(
         port.target, port.artifact, lambda text: port.watch(Message(text)), Rewritten.open(port.files)
     )
-    evidence = Evidence.of(port.files, port.graph, port.artifact.stored)
-    small = minify(again.model_copy(update={"first_divergence": known}), files, evidence, bench)
+    values = RunValues.of(port.files, port.graph, port.artifact.stored)
+    small = minify(again.model_copy(update={"first_divergence": known}), files, values, bench)
     return small.model_copy(update={"layer": culprit.layer})
 
 

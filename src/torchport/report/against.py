@@ -26,7 +26,7 @@ FACTOR = 2.0
 _FROM_A_PASS: dict[Status, int] = {"pass": 0, "fail": 1, "unsupported": 2, "error": 2}
 
 
-class Side(BaseModel):
+class RunSummary(BaseModel):
     """One of the two runs, in short."""
 
     model_config = ConfigDict(frozen=True)
@@ -97,8 +97,8 @@ class Change(BaseModel):
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     factor: float = FACTOR
-    before: Side
-    now: Side
+    before: RunSummary
+    now: RunSummary
     newly_failing: tuple[Turned, ...]
     newly_passing: tuple[Turned, ...]
     grown: tuple[Moved, ...]
@@ -177,8 +177,8 @@ def compare_runs(before: Report, now: Report) -> Change:
     errors = [error for pair in pairs for error in _errors(*pair)]
     failing = [is_now for was, is_now in pairs if was.passed and not is_now.passed]
     return Change(
-        before=Side.of(before),
-        now=Side.of(now),
+        before=RunSummary.of(before),
+        now=RunSummary.of(now),
         newly_failing=tuple(_turned(layer) for layer in (*failing, *added) if not layer.passed),
         newly_passing=tuple(_turned(was) for was, is_now in pairs if is_now.passed and not was.passed),
         grown=tuple(error for error in errors if error.now > FACTOR * error.before),
@@ -194,12 +194,12 @@ def _must_be_comparable(before: Report, now: Report, in_common: bool) -> None:
     one_did_not_run = not (before.layers and now.layers)
     if in_common or (one_did_not_run and before.model == now.model):
         return
-    what = "were both not run" if not (before.layers or now.layers) else "have no layer in common"
-    message = f"the runs of {before.model} (before) and {now.model} (now) {what}"
+    reason = "were both not run" if not (before.layers or now.layers) else "have no layer in common"
+    message = f"the runs of {before.model} (before) and {now.model} (now) {reason}"
     raise ReportError("TP0342", message, fix="Give two runs of one model.")
 
 
-def _distance(side: Side) -> int:
+def _distance(side: RunSummary) -> int:
     return _FROM_A_PASS[side.status]
 
 

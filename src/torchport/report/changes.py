@@ -11,7 +11,7 @@ from rich.text import Text
 
 from torchport.errors import UsageError
 from torchport.report import terminal
-from torchport.report.against import Change, Moved, Side, moved
+from torchport.report.against import Change, Moved, RunSummary, moved
 from torchport.report.formats import FORMATS
 from torchport.report.markdown import code, left_out, plain, table
 
@@ -25,8 +25,8 @@ _SIGNS = {"worse": "❌", "better": "✅", "same": "="}
 def renderer(name: str) -> Callable[[Change], str]:
     """The function that writes a change in the format of that name; raises for a format that cannot show one."""
     if name not in _FORMATS:
-        what = f"--against has no {name} format" if name in FORMATS else f"there is no format {name!r}"
-        raise UsageError("TP0801", what, fix=f"With --against, give one of {', '.join(_FORMATS)}.")
+        message = f"--against has no {name} format" if name in FORMATS else f"there is no format {name!r}"
+        raise UsageError("TP0801", message, fix=f"With --against, give one of {', '.join(_FORMATS)}.")
     return _FORMATS[name]
 
 
@@ -80,7 +80,7 @@ def _headline(change: Change) -> str:
     return f"{now.model} to {now.target}: {_summary(before)} before, {_summary(now)} now"
 
 
-def _summary(side: Side) -> str:
+def _summary(side: RunSummary) -> str:
     if side.status == "fail" and side.failed:
         return f"fail ({side.failed} of {side.layers} layers)"
     return side.status
@@ -112,7 +112,7 @@ def _facts(change: Change) -> list[tuple[str, str]]:
     return facts
 
 
-def _seconds(side: Side) -> str:
+def _seconds(side: RunSummary) -> str:
     return "not timed" if side.seconds is None else f"{side.seconds:.1f}"
 
 

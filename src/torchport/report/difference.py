@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from torchport.diff.result import Difference, Entry, Side
+from torchport.diff.result import ComparedSet, Difference, Entry
 
 WORST, NAMES = 10, 10
 _COLUMNS = ("Max abs", "RMS", "Cosine", "Mismatch")
@@ -129,7 +129,7 @@ def _sides(difference: Difference, console: Console) -> None:
     console.print(Padding(table, (1, 0, 0, 0)))
 
 
-def _taken(side: Side) -> str:
+def _taken(side: ComparedSet) -> str:
     """The path that was given, and the files that were read for it if they are others."""
     files = "" if side.files in ((), (side.given,)) else f": {side.files[0]}"
     more = f" and {len(side.files) - 1} more" if len(side.files) > 1 else ""

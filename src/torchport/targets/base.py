@@ -215,11 +215,11 @@ class KeepsCache(Protocol):
 class WritesCode(Protocol):
     """A target that can write the code of a graph to one file, as `torchport codegen` asks for."""
 
-    def write_code(self, graph: Graph, file: Path | None, options: Any, model: str | None) -> Code: ...
+    def write_code(self, graph: Graph, file: Path | None, options: Any, model: str | None) -> WrittenCode: ...
 
 
 @dataclass(frozen=True)
-class Code:
+class WrittenCode:
     """What became of a graph as code: the name of the model in it, its config, and what is still to be done."""
 
     model: str

@@ -12,9 +12,9 @@ def check() -> None:
     """Raises an error if there is no terminal to draw on or to read keys from."""
     lacking = [name for name, file in (("stdin", sys.stdin), ("stdout", sys.stdout)) if not file.isatty()]
     if lacking or os.environ.get("TERM") == "dumb":
-        what = f"not one: {', '.join(lacking)}" if lacking else "TERM says that this one cannot draw"
+        reason = f"not one: {', '.join(lacking)}" if lacking else "TERM says that this one cannot draw"
         fix = "Run it in a terminal, without pipes; without --tui, `torchport port` prints its report."
-        raise UsageError("TP0801", f"the dashboard needs a terminal: {what}", fix=fix)
+        raise UsageError("TP0801", f"the dashboard needs a terminal: {reason}", fix=fix)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from torchport.capture.graph import Graph
 from torchport.errors import UsageError
 from torchport.events import Say
 from torchport.files import write_atomically
-from torchport.targets.base import Cached, Code, Target
+from torchport.targets.base import Cached, Target, WrittenCode
 from torchport.targets.candle import cache, project, writer
 from torchport.targets.candle.artifact import SOURCE, WEIGHTS, CandleArtifact, twin_of
 from torchport.targets.candle.options import CandleOptions
@@ -52,13 +52,15 @@ class CandleTarget:
     def open(self, folder: Path, name: str) -> CandleArtifact:
         return CandleArtifact(folder, name)
 
-    def write_code(self, graph: Graph, file: Path | None, options: CandleOptions, model: str | None) -> Code:
+    def write_code(
+        self, graph: Graph, file: Path | None, options: CandleOptions, model: str | None
+    ) -> WrittenCode:
         if model is not None and not model.isidentifier():
             raise UsageError("TP0801", f"--model is {model!r}", fix="give a name of letters, digits and _")
         generated = writer.generate(graph, checks=options.checks, hints=options.hints, model=model)
         if file is not None:
             write_atomically(file, project.format_rust(generated.source))
-        return Code(generated.model, generated.config, tuple(generated.todos))
+        return WrittenCode(generated.model, generated.config, tuple(generated.todos))
 
     def cached(self, days: float) -> list[Cached]:
         return cache.entries_of(cache.contents(), days)

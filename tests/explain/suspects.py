@@ -1,4 +1,4 @@
-"""Scenes without a target: a recorded model, and what a port would have computed that was wrong in a known way."""
+"""Suspects without a target: a recorded model, and what a port would have computed that was wrong in a known way."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from torchport.capture.recorder import Capture, record
-from torchport.explain.scene import Evidence, Scene, look_at
 from torchport.explain.suggest import suggest
+from torchport.explain.suspect import RunValues, Suspect, find_suspect
 from torchport.explain.weights import Others
 from torchport.parity.result import Suggestion
 from torchport.targets.candle.target import TARGET
@@ -21,7 +21,7 @@ Wrong = Callable[..., torch.Tensor]
 @dataclass(frozen=True)
 class Recorded:
     capture: Capture
-    evidence: Evidence
+    values: RunValues
 
 
 def recorded(model: nn.Module, args: tuple, folder: Path) -> Recorded:
@@ -29,26 +29,28 @@ def recorded(model: nn.Module, args: tuple, folder: Path) -> Recorded:
     files = capture.save(folder)
     weights = files.get("weights", folder / "none")
     lockstep = folder / "lockstep.safetensors"
-    return Recorded(capture, Evidence(capture.graph, files["trace"], lockstep, weights, weights))
+    return Recorded(capture, RunValues(capture.graph, files["trace"], lockstep, weights, weights))
 
 
 def observe(recording: Recorded, values: dict[str, torch.Tensor]) -> None:
     """Writes what a port computed in lock-step: `values` at some keys, the golden values at all others."""
-    write_tensors(recording.evidence.lockstep, {**recording.capture.golden, **values}, {"schema": "1"})
+    write_tensors(recording.values.lockstep, {**recording.capture.golden, **values}, {"schema": "1"})
 
 
-def scene_of(model: nn.Module, args: tuple, wrong: Wrong, folder: Path, layer: str | None = None) -> Scene:
-    """The scene of a layer, or of the model itself if none is named, that computes `wrong` from its inputs."""
+def suspect_of(
+    model: nn.Module, args: tuple, wrong: Wrong, folder: Path, layer: str | None = None
+) -> Suspect:
+    """The suspect of a layer, or of the model itself if none is named, that computes `wrong` from its inputs."""
     recording = recorded(model, args, folder)
     golden, plan = recording.capture.golden, recording.capture.plan
     call = plan.calls[layer or plan.root]
     with torch.no_grad():
         value = wrong(*(golden[plan.resolve(key)] for key in call.inputs))
     observe(recording, {call.outputs[0]: value})
-    scene = look_at(recording.evidence, call.name, call.outputs[0])
-    assert scene is not None
-    return scene
+    suspect = find_suspect(recording.values, call.name, call.outputs[0])
+    assert suspect is not None
+    return suspect
 
 
-def suggestions(scene: Scene, folder: Path) -> tuple[Suggestion, ...]:
-    return suggest(scene, None, Others(folder / "model_weights.safetensors"))
+def suggestions(suspect: Suspect, folder: Path) -> tuple[Suggestion, ...]:
+    return suggest(suspect, None, Others(folder / "model_weights.safetensors"))

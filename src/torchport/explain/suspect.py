@@ -1,6 +1,6 @@
-"""The culprit and all that is known of it: its own operations, what was recorded, and what the port made of it.
+"""A layer under suspicion: its own operations, the values that were recorded, and what the candidate computed.
 
-In: the directory of a run. Out: a `Scene`, in which every hypothesis about the culprit can be tried.
+In: the values of a run. Out: a `Suspect`, on which every hypothesis about the layer can be tried.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torchport.trace.reading import Trace
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RunValues:
     """Where the values of a run are, and the graph that they are of."""
 
     graph: Graph
@@ -36,22 +36,24 @@ class Evidence:
     """The weights as the candidate loads them."""
 
     @classmethod
-    def of(cls, files: RunFolder, graph: Graph, stored: Path | None) -> Evidence:
+    def of(cls, files: RunFolder, graph: Graph, stored: Path | None) -> RunValues:
         recorded = files.captured("weights")
         return cls(graph, files.captured("trace"), files.record("lockstep"), recorded, stored or recorded)
 
 
 @dataclass(frozen=True)
-class Scene:
+class Suspect:
+    """A layer that differs, with everything that is needed to compute it again."""
+
     slice: Slice
     capture: Capture
     """The slice as a recording of its own, with the value of every operation."""
     observed: dict[str, torch.Tensor]
-    """What the port computed in lock-step, by the key in the model's trace."""
+    """The values that the candidate computed in lock-step, by their keys in the model's trace."""
     stored: dict[str, torch.Tensor]
-    """The weights as the port loads them, by their names in the slice."""
+    """The weights as the candidate loads them, by their names in the slice."""
     key: str
-    """The value at which it showed; the first that it computes, where it showed in none of these."""
+    """The key of the value that differs; if the slice does not compute that one, of the first that it computes."""
 
     @property
     def plan(self) -> Plan:
@@ -71,10 +73,10 @@ class Scene:
         return self.capture.golden[self.here(key)]
 
 
-def look_at(evidence: Evidence, call: str, key: str, *, stand_ins: bool = False) -> Scene | None:
-    """The scene of a call; None where the call computes nothing by itself, or cannot have stand-ins."""
-    graph, plan = evidence.graph, make_plan(evidence.graph)
-    with Trace(evidence.trace) as golden, Trace(evidence.lockstep) as lockstep:
+def find_suspect(values: RunValues, call: str, key: str, *, stand_ins: bool = False) -> Suspect | None:
+    """A call as a suspect; None if the call computes nothing by itself, or cannot have stand-ins."""
+    graph, plan = values.graph, make_plan(values.graph)
+    with Trace(values.trace) as golden, Trace(values.lockstep) as lockstep:
         root = plan.calls[plan.root]
         shapes = {
             item.name: tuple(golden.get(own).shape)
@@ -88,11 +90,11 @@ def look_at(evidence: Evidence, call: str, key: str, *, stand_ins: bool = False)
         inputs = [golden.get(name).clone() for name in part.inputs]
         outputs = [golden.get(name).clone() for name in part.outputs]
         observed = {name: lockstep.get(name).clone() for name in part.outputs if name in lockstep}
-    recorded = _read(evidence.weights, part.weights) | given
-    stored = _read(evidence.stored, part.weights) | given
+    recorded = _read(values.weights, part.weights) | given
+    stored = _read(values.stored, part.weights) | given
     stored = {name: _as(tensor, recorded[name]) for name, tensor in stored.items()}
     shown = key if key in part.outputs else part.outputs[0]
-    return Scene(part, as_capture(part.graph, recorded, inputs, outputs), observed, stored, shown)
+    return Suspect(part, as_capture(part.graph, recorded, inputs, outputs), observed, stored, shown)
 
 
 def as_capture(

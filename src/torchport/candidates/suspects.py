@@ -1,4 +1,4 @@
-"""The scene of a culprit of two PyTorch models: its call in the reference as a slice, the candidate's beside it."""
+"""A suspect of two PyTorch models: its call in the reference as a slice, and the candidate's call beside it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from torch import Tensor
 from torchport.candidates import precision
 from torchport.candidates.golden import GoldenPlan
 from torchport.candidates.isolation import IsolatedCall, isolate
-from torchport.candidates.pair import Pair, undisturbed
+from torchport.candidates.pair import ModelPair, undisturbed
 from torchport.candidates.traced_call import TracedCall, WeightNaming
 from torchport.candidates.watched_model import WatchedModel
 from torchport.candidates.weight_names import NamedWeights, weights_of_candidate, weights_of_reference
 from torchport.errors import TorchportError
 from torchport.explain.alignment import CANNOT_COMPUTE, Alignment
 from torchport.explain.drill import unexplained
-from torchport.explain.scene import Scene, as_capture
 from torchport.explain.slice import Slice
+from torchport.explain.suspect import Suspect, as_capture
 
 _SAME = 0.05
 """The share of an error that may be missing where two errors are called the same."""
@@ -31,7 +31,7 @@ Trace = Callable[[IsolatedCall, WeightNaming], TracedCall]
 
 
 @dataclass(frozen=True)
-class RewrittenScene(Scene):
+class RewrittenSuspect(Suspect):
     """The slice is the reference's. The candidate's operations are in the alignment, if they can be seen."""
 
     call: str = ""
@@ -42,7 +42,7 @@ class RewrittenScene(Scene):
 class ComparedModels:
     """Two models and the calls that were compared, so that one of these can be run again by itself."""
 
-    pair: Pair
+    pair: ModelPair
     plan: GoldenPlan
     """The forward pass of the calls that are compared."""
     without_outputs: set[str] = field(default_factory=set)
@@ -79,7 +79,7 @@ class ComparedModels:
             with precision.in_dtype(reference.model, dtype):
                 yield reference.in_dtype(dtype)
 
-    def scene(
+    def suspect(
         self,
         call: str,
         key: str,
@@ -87,8 +87,8 @@ class ComparedModels:
         candidate: TracedCall | None,
         golden: Sequence[Tensor],
         observed: Mapping[str, Tensor],
-    ) -> RewrittenScene:
-        """The scene, in which `observed` is what the candidate computed; what is not there, its graph computes."""
+    ) -> RewrittenSuspect:
+        """The suspect, in which `observed` is what the candidate computed; what is not there, its graph computes."""
         inputs = list(reference.inputs.values())
         capture = as_capture(reference.graph, reference.weights, inputs, list(golden))
         part = Slice(reference.graph, tuple(reference.inputs), reference.outputs, reference.full_names)
@@ -105,7 +105,7 @@ class ComparedModels:
             for name, full in reference.full_names.items()
             if full in self.stored.tensors
         }
-        return RewrittenScene(part, capture, seen, stored, key, call, alignment)
+        return RewrittenSuspect(part, capture, seen, stored, key, call, alignment)
 
 
 def aligned(reference: TracedCall, candidate: TracedCall) -> Alignment | None:
