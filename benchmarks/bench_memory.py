@@ -1,11 +1,11 @@
-"""How much memory recording and saving a large model takes, beside the model itself.
+"""How much memory recording, saving and porting a large model takes, beside the model itself.
 
     python benchmarks/bench_memory.py                   # 8 GB of weights, or less on a small machine
     python benchmarks/bench_memory.py --gigabytes 1
 
-A model of equal linear layers is built, recorded, and recorded and saved, each in a process of its own. Memory is the
-peak of that process, Python and torch included. Exits with 1 if recording or saving takes more than 1 GB beside the
-weights.
+A model of equal linear layers is built, recorded, recorded and saved, and ported to candle (without a build), each in a
+process of its own. Memory is the peak of that process, Python and torch included. Exits with 1 if one of these takes more
+than 1 GB beside the weights.
 """
 
 import argparse
@@ -20,14 +20,14 @@ from pathlib import Path
 WIDTH = 4096
 LAYER_BYTES = 4 * WIDTH * WIDTH
 ALLOWED_BYTES = 1e9
-STEPS = ("build", "record", "save")
+STEPS = ("build", "record", "save", "port")
 
 
 def take_step(step: str, layers: int, folder: Path) -> None:
-    """Builds the model; then, if the step is not only that, records it; then, if asked for, saves the recording."""
+    """Builds the model; then, if the step is not only that, ports it, or records it and may save the recording."""
     import torch
 
-    from torchport import record
+    from torchport import port, record
 
     torch.manual_seed(0)
     values = torch.randn(WIDTH, WIDTH) / WIDTH**0.5
@@ -43,6 +43,9 @@ def take_step(step: str, layers: int, folder: Path) -> None:
     if step == "build":
         with torch.no_grad():
             model(example)
+        return
+    if step == "port":
+        port(model, example, out=folder)
         return
     capture = record(model, example)
     if step == "save":
