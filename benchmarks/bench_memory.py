@@ -4,8 +4,8 @@
     python benchmarks/bench_memory.py --gigabytes 1
 
 A model of equal linear layers is built, recorded, recorded and saved, and ported to candle (without a build), each in a
-process of its own. Memory is the peak of that process, Python and torch included. Exits with 1 if one of these takes more
-than 1 GB beside the weights.
+process of its own. Memory is the peak of that process, Python and torch included. Exits with 1 if one of these takes
+more than 1 GB beside the weights.
 """
 
 import argparse

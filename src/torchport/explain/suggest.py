@@ -22,8 +22,8 @@ from torchport.explain.slice import upstream
 from torchport.explain.suspect import Suspect
 from torchport.explain.weights import Others, differing, how_it_differs
 from torchport.explain.what_if import bind, predict
+from torchport.parity.bins import FEW
 from torchport.parity.result import Suggestion
-from torchport.parity.tolerance import FEW
 
 _MOST_LEFT = 0.01
 """The most that a hypothesis may leave of the squared error."""

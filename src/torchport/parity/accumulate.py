@@ -10,6 +10,8 @@ import math
 
 import numpy as np
 
+from torchport.parity.bins import Bins
+
 BLOCK = 8192
 """The number of products that one call of BLAS sums. Above 10000 OpenBLAS starts threads, which on a busy machine wait
 for those of torch and cost many times what they save."""
@@ -17,9 +19,9 @@ _ADDED = (
     *("count", "finite", "mismatches", "with_truth"),
     *("nan_golden", "nan_candidate", "nan_mismatches", "inf_mismatches"),
     *("absolute_error", "squared_error", "golden_squares", "candidate_squares", "product"),
-    *("floor_squares", "distance_squares"),
+    *("floor_squares", "distance_squares", "coarser_squares"),
 )
-_LARGEST = ("max_abs", "max_rel", "excess", "golden_max", "floor_max", "distance_max")
+_LARGEST = ("max_abs", "max_rel", "excess", "golden_max", "floor_max", "distance_max", "coarser_max")
 
 
 class Sums:
@@ -40,8 +42,10 @@ class Sums:
         self.golden_squares = self.candidate_squares = self.product = 0.0
         self.max_abs = self.max_rel = self.excess = self.golden_max = 0.0
         self.with_truth = 0
-        self.floor_squares = self.distance_squares = 0.0
-        self.floor_max = self.distance_max = 0.0
+        self.floor_squares = self.distance_squares = self.coarser_squares = 0.0
+        self.floor_max = self.distance_max = self.coarser_max = 0.0
+        self.bins: Bins | None = None
+        """Distances from the truth by its magnitude, from the first element on whose truth is known."""
         self._first_nonfinite: int | None = None
         self._largest_error: int | None = None
         self._room = np.empty(0)
@@ -57,14 +61,18 @@ class Sums:
         golden: np.ndarray,
         candidate: np.ndarray,
         residual: np.ndarray | None,
+        coarser: np.ndarray | None = None,
     ) -> None:
-        """Add two chunks whose first element has the flat index `start`."""
+        """Add two chunks whose first element has the flat index `start`.
+
+        `residual` is what the golden elements lack to the truth, and `coarser` what a coarser arithmetic computes.
+        """
         self.count += golden.size
         with np.errstate(all="ignore"):
             if golden.dtype.kind in "biu":
                 self._add_exact(start, golden, candidate)
             else:
-                self._add_floating(start, golden, candidate, residual)
+                self._add_floating(start, golden, candidate, residual, coarser)
 
     def add_equal(self, both: np.ndarray) -> None:
         """Add a chunk that is the same in both tensors, with NaN at the same places."""
@@ -94,6 +102,9 @@ class Sums:
             self._largest_error = later._largest_error
         if self._first_nonfinite is None:
             self._first_nonfinite = later._first_nonfinite
+        if later.bins is not None:
+            self.bins = self.bins or Bins()
+            self.bins.merge(later.bins)
         for name in _LARGEST:
             setattr(self, name, max(getattr(self, name), getattr(later, name)))
 
@@ -138,6 +149,7 @@ class Sums:
         golden: np.ndarray,
         candidate: np.ndarray,
         residual: np.ndarray | None,
+        coarser: np.ndarray | None,
     ) -> None:
         rows = self._rows(3, golden)
         rows[0], rows[1] = golden, candidate
@@ -152,8 +164,9 @@ class Sums:
                 rows = rows[:, finite]
                 squares = _dots(rows, rows)
                 residual = None if residual is None else residual[finite]
+                coarser = None if coarser is None else coarser[finite]
         if residual is not None:
-            self._add_distances(rows[2], residual)
+            self._add_distances(rows[0], rows[2], residual, coarser)
         self._add_rows(start, rows, squares, places)
 
     def _add_nonfinite(
@@ -213,10 +226,13 @@ class Sums:
             relative = np.divide(error, magnitude, out=room)
             self.max_rel = max(self.max_rel, float(np.fmax.reduce(relative, initial=0.0)))
 
-    def _add_distances(self, difference: np.ndarray, residual: np.ndarray) -> None:
+    def _add_distances(
+        self, golden: np.ndarray, difference: np.ndarray, residual: np.ndarray, coarser: np.ndarray | None
+    ) -> None:
         known = np.isfinite(residual)
         if not known.all():
-            difference, residual = difference[known], residual[known]
+            golden, difference, residual = golden[known], difference[known], residual[known]
+            coarser = None if coarser is None else coarser[known]
         if not residual.size:
             return
         distance = difference - residual
@@ -225,6 +241,17 @@ class Sums:
         self.distance_squares += float(_dots(distance, distance))
         self.floor_max = max(self.floor_max, float(np.abs(residual).max()))
         self.distance_max = max(self.distance_max, float(np.abs(distance).max()))
+        if self.bins is None:
+            self.bins = Bins()
+        coarse = None
+        if coarser is not None:
+            coarse = coarser - golden - residual
+            coarse[~np.isfinite(coarse)] = 0.0
+            self.coarser_squares += float(_dots(coarse, coarse))
+            self.coarser_max = max(self.coarser_max, float(np.abs(coarse).max()))
+        # Only 0 / 0 gives a NaN here, and an error of 0 is none.
+        excess = np.nan_to_num(np.abs(difference) / (self.atol + self.rtol * np.abs(golden)), posinf=np.inf)
+        self.bins.add(golden + residual, residual, distance, coarse, excess)
 
     def _rows(self, number: int, like: np.ndarray) -> np.ndarray:
         """`number` rows as long as `like`, wide enough for it. Chunks share their memory, so that it stays in cache."""

@@ -16,10 +16,12 @@ from typing import Literal, NamedTuple
 import torch
 
 from torchport.parity import dtypes
-from torchport.parity.metrics import compare
+from torchport.parity.elements import Elements, wrong_elements
+from torchport.parity.metrics import Metrics, compare
 from torchport.parity.picture import Picture, draw
 from torchport.parity.result import Divergence, Failure, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, Choice, Judged, RuleBook
+from torchport.parity.tolerance import Verdict
 from torchport.trace.plan import Call, Event, checked_events
 from torchport.trace.reading import Trace
 
@@ -212,8 +214,18 @@ class _Comparison:
         rule = choose(Judged(key, dtypes.name_of(golden.dtype), dtypes.name_of(candidate.dtype)))
         metrics = compare(golden, candidate, residual, rtol=rule.rtol, atol=rule.atol)
         verdict = rule.judge(metrics)
-        measured = Measured(**dict(metrics), key=key, **verdict._asdict())
-        return _Finding(call.name, what, verdict.passed, verdict.reason, measured, key)
+        elements = _elements(golden, candidate, residual, metrics, verdict)
+        reason = verdict.reason if elements is None else f"{verdict.reason}: {elements}"
+        measured = Measured(
+            **dict(metrics),
+            key=key,
+            passed=verdict.passed,
+            rule=verdict.rule,
+            ratio=verdict.ratio,
+            reason=reason,
+            elements=elements,
+        )
+        return _Finding(call.name, what, verdict.passed, reason, measured, key)
 
     def _layer(self, call: Call) -> Layer:
         found, chained = self.own[call.name], self.chained[call.name]
@@ -274,6 +286,20 @@ class _Comparison:
             metrics=finding.measured,
             key=finding.key,
         )
+
+
+def _elements(
+    golden: torch.Tensor,
+    candidate: torch.Tensor,
+    residual: torch.Tensor | None,
+    metrics: Metrics,
+    verdict: Verdict,
+) -> Elements | None:
+    """The elements that are wrong, if a bin is out of bounds."""
+    bin = None if metrics.noise is None else metrics.noise.bin
+    if bin is None or verdict.bin_limit is None or residual is None:
+        return None
+    return wrong_elements(golden, candidate, residual, bin, verdict.bin_limit)
 
 
 def _nodes_by_call(traces: _Traces, operations: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from torchport.parity import dtypes
 from torchport.parity.accumulate import Sums
+from torchport.parity.bins import Bin, Bins
 from torchport.parity.bits import bits_of, numbers
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ class Noise(BaseModel):
     candidate_max: float
     unknown: int
     """Elements that are finite in both tensors but have no finite truth."""
+    arithmetic_rms: float = 0.0
+    """The distance of what a coarser arithmetic computes, if that was measured; 0 if not."""
+    arithmetic_max: float = 0.0
+    bin: Bin | None = None
+    """The elements of like magnitude that are farthest from the truth, in floors of their own."""
 
 
 class Metrics(BaseModel):
@@ -97,9 +103,12 @@ def compare(
     *,
     rtol: float | None = None,
     atol: float | None = None,
+    coarser: TensorLike | None = None,
     chunk: int = CHUNK,
 ) -> Metrics:
     """Measure `candidate` against `golden`, and both against the truth, `golden + residual`.
+
+    `coarser` is what the candidate's arithmetic computes if it is coarser than that of `golden`.
 
     Without `rtol` or `atol`, those of torch.testing.assert_close for the dtypes are used.
     Integers and bools are compared exactly, whatever the tolerances.
@@ -110,14 +119,13 @@ def compare(
         return pair.metrics(pair.sums())
     truth = _usable_residual(golden_tensor, residual)
     golden_bits, candidate_bits = bits_of(golden_tensor), bits_of(candidate_tensor)
-    distances = (
-        None if truth is None else numbers(bits_of(truth), dtypes.name_of(truth.dtype)).astype(np.float64)
-    )
+    distances = None if truth is None else _wide(truth)
+    coarse = None if coarser is None or truth is None else _wide(_as_tensor(coarser))
     sums = pair.sums()
     for start in range(0, pair.numel, chunk):
         here = slice(start, start + chunk)
-        part = None if distances is None else distances[here]
-        pair.add(sums, start, golden_bits[here], candidate_bits[here], part)
+        parts = (None if whole is None else whole[here] for whole in (distances, coarse))
+        pair.add(sums, start, golden_bits[here], candidate_bits[here], *parts)
     return pair.metrics(sums, with_noise=truth is not None)
 
 
@@ -149,13 +157,14 @@ class ComparedPair:
         golden: np.ndarray,
         candidate: np.ndarray,
         residual: np.ndarray | None = None,
+        coarser: np.ndarray | None = None,
     ) -> None:
-        """Add flat chunks of bits, and float64 residuals, to `sums`; their first element has the index `start`."""
+        """Add flat chunks of bits, and of float64 numbers, to `sums`; their first element has the index `start`."""
         if residual is None and self.golden.dtype == self.candidate.dtype and _equal(golden, candidate):
             sums.add_equal(numbers(golden, self.golden.dtype))
         else:
             given = numbers(golden, self.golden.dtype), numbers(candidate, self.candidate.dtype)
-            sums.add(start, *given, residual)
+            sums.add(start, *given, residual, coarser)
 
     def metrics(self, sums: Sums, *, with_noise: bool = False) -> Metrics:
         if self.incomparable is not None:
@@ -220,6 +229,9 @@ def _finish(sums: Sums, pair: ComparedPair, with_noise: bool) -> Metrics:
             candidate_rms=math.sqrt(sums.truth_mean(sums.distance_squares)),
             candidate_max=sums.distance_max,
             unknown=sums.finite - sums.with_truth,
+            arithmetic_rms=math.sqrt(sums.truth_mean(sums.coarser_squares)),
+            arithmetic_max=sums.coarser_max,
+            bin=None if sums.bins is None else _worst(sums.bins, pair.golden.dtype),
         )
     return Metrics(
         max_abs=sums.largest(sums.max_abs),
@@ -240,6 +252,14 @@ def _finish(sums: Sums, pair: ComparedPair, with_noise: bool) -> Metrics:
         noise=noise,
         **_described(pair),
     )
+
+
+def _worst(bins: Bins, dtype: str) -> Bin | None:
+    return max(bins.joined(), key=lambda one: one.ratio(dtype, 1.0), default=None)
+
+
+def _wide(tensor: torch.Tensor) -> np.ndarray:
+    return numbers(bits_of(tensor), dtypes.name_of(tensor.dtype)).astype(np.float64)
 
 
 def _incomparable(pair: ComparedPair, reason: str) -> Metrics:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from torchport.parity.elements import Elements
 from torchport.parity.metrics import Metrics
 from torchport.parity.picture import Picture
 
@@ -18,6 +19,8 @@ class Measured(Metrics):
     ratio: float | None = None
     """The share of the rule's limit that the error takes up: above 1 fails."""
     reason: str | None = None
+    elements: Elements | None = None
+    """Which elements are wrong, if those of one magnitude are out of bounds."""
 
 
 class Failure(BaseModel):

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 from torchport.parity import dtypes
+from torchport.parity.bins import FEW, Bin
 from torchport.parity.metrics import Metrics, Noise
-
-FEW = 16
 
 
 class Verdict(NamedTuple):
@@ -22,6 +21,8 @@ class Verdict(NamedTuple):
     rule: str
     ratio: float
     reason: str | None = None
+    bin_limit: float | None = None
+    """If the elements of one bin are out of bounds, the distance from the truth above which one is wrong."""
 
 
 class Rule(Protocol):
@@ -47,6 +48,12 @@ class NoiseFloor:
     least one rounding step u of its dtype at its scale: u * rms(golden) and u * max|golden|, with
     u = eps / 2 (2**-24 for float32), and never less than the dtype's smallest number. A candidate
     passes when its distance from the truth is within `multiple` floors, by RMS and by maximum.
+
+    The same must hold for the elements among their like: those whose truth is of one magnitude have
+    a floor of their own (`bins`), which they must be within by RMS, and within twice as many by maximum.
+
+    Where the candidate's arithmetic is coarser than eager PyTorch's and what it computes is known, that
+    value's distance from the truth is the floor, if it is larger.
 
     If no truth is known (it was not recorded, or the dtype is float64 or complex), the verdict is
     that of `Fixed` with the tolerances of torch.testing.assert_close, and says so. The same holds
@@ -78,7 +85,22 @@ class NoiseFloor:
         by_rms, by_max = noise.candidate_rms / floor_rms, noise.candidate_max / floor_max
         kind, floors = ("RMS", by_rms) if by_rms >= by_max else ("maximum", by_max)
         reason = f"{floors:.3g} times as far from the float64 truth as eager PyTorch, by {kind}"
-        return _within(floors / self.multiple, self.name, reason)
+        verdict = _within(floors / self.multiple, self.name, reason)
+        if noise.bin is None:
+            return verdict
+        in_bin = self._judge_bin(noise.bin, metrics)
+        said = in_bin if verdict.passed else verdict
+        return said._replace(ratio=max(verdict.ratio, in_bin.ratio), bin_limit=in_bin.bin_limit)
+
+    def _judge_bin(self, bin: Bin, metrics: Metrics) -> Verdict:
+        by_rms, by_max = bin.in_floors(metrics.golden_dtype)
+        kind, floors = ("RMS", by_rms) if by_rms >= by_max / 2 else ("maximum", by_max)
+        which = f"the {bin.count} elements of magnitude {bin.low:.3g} to {bin.high:.3g}"
+        reason = f"{floors:.3g} times as far from the float64 truth as eager PyTorch, by {kind} over {which}"
+        verdict = _within(bin.ratio(metrics.golden_dtype, self.multiple), self.name, reason)
+        floor_rms, floor_max = bin.floors(metrics.golden_dtype)
+        limit = max(self.multiple * floor_rms, floor_max)
+        return verdict if verdict.passed else verdict._replace(bin_limit=limit)
 
     def allowance(self, golden: Metrics) -> float:
         """The largest error that a candidate which passes can have: `golden` is measured against itself.
@@ -160,8 +182,8 @@ def _floors(metrics: Metrics, noise: Noise) -> tuple[float, float]:
     dtype = metrics.golden_dtype
     step, least = dtypes.rounding_step(dtype), dtypes.least_step(dtype)
     return (
-        max(noise.floor_rms, step * metrics.golden_rms, least),
-        max(noise.floor_max, step * metrics.golden_max, least),
+        max(noise.floor_rms, noise.arithmetic_rms, step * metrics.golden_rms, least),
+        max(noise.floor_max, noise.arithmetic_max, step * metrics.golden_max, least),
     )
 
 
