@@ -39,6 +39,8 @@ class Interpreter:
     ):
         self.graph, self.weights, self.plan, self.watch = graph, weights, plan, watch
         self.truth, self.nodes, self.observed = truth, nodes, observed or {}
+        self.inside: list[str] = []
+        """The names of the calls that have begun and not ended, the innermost last."""
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         root = self.graph.root
@@ -52,6 +54,7 @@ class Interpreter:
 
     def _call(self, module: g.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         call = self.plan.calls[next(self.calls)]
+        self.inside.append(call.name)
         values: dict[str, Any] = {}
         for item, key, value in zip(module.inputs, call.inputs, inputs, strict=True):
             values[item.name] = self._watched(key, value)
@@ -68,6 +71,7 @@ class Interpreter:
             for name in uses.get(index, ()):
                 values.pop(name, None)
         results = [self._value(ref, values, module) for ref in module.outputs]
+        self.inside.pop()
         return [self._watched(key, value) for key, value in zip(call.outputs, results, strict=True)]
 
     def _watched(self, key: str, value: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 - `torch._dispatch.python.enable_python_dispatcher`: decompositions that are written in Python take part in a trace.
 - `torch._guards`: `tracing(None)` to step out of a compilation that is going on, `detect_fake_mode`.
 - `torch.fx.traceback.preserve_node_meta`: a graph that is traced again keeps the user's lines.
+- `torch._decomp.get_decompositions`: an operation as others that it is made of.
 - `torch._C`: `_set_grad_enabled`, which stands in graphs as an operation, and `_is_any_autocast_enabled`.
 """
 
@@ -21,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
+from torch._decomp import get_decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode, tracing
 from torch._ops import OpOverload, OpOverloadPacket
@@ -33,6 +35,7 @@ __all__ = [
     "OpOverload",
     "OpOverloadPacket",
     "TorchDispatchMode",
+    "decompositions",
     "is_autocast_on",
     "is_grad_mode",
     "pytree",
@@ -40,6 +43,12 @@ __all__ = [
     "trace_to_aten",
     "upper_limit",
 ]
+
+
+def decompositions(operations: Sequence[OpOverloadPacket]) -> dict[OpOverload, Callable[..., Any]]:
+    """For each overload of some operations that torch can take apart, the function that does."""
+    found: dict[OpOverload, Callable[..., Any]] = dict(get_decompositions(list(operations)))  # type: ignore[arg-type]
+    return found
 
 
 def storage_id(tensor: torch.Tensor) -> int:

@@ -59,12 +59,14 @@ def compare_traces(
     rules: RuleBook = NOISE_FLOOR,
     judged: Callable[[Layer], None] | None = None,
     operations: Mapping[str, Sequence[str]] | None = None,
+    coarser: Mapping[str, torch.Tensor] | None = None,
 ) -> Parity:
     """Judge every call of a port by its own error, and the model's outputs by the chained error.
 
     `calls` are in the order in which they end, `events` in the order of execution. `rules` chooses the
     rule for each value. `judged` is called with each layer as soon as it is judged. `operations` lists
-    the operations of a call in the order of execution, for traces that hold them.
+    the operations of a call in the order of execution, for traces that hold them. `coarser` has what
+    the candidate's arithmetic computes from golden inputs, if it is coarser than eager PyTorch's.
     """
     with ExitStack() as stack:
 
@@ -77,7 +79,7 @@ def compare_traces(
             lockstep=opened(lockstep),
             chained=opened(chained),
         )
-        return _Comparison(traces, list(calls), rules, judged, operations or {}).run(events)
+        return _Comparison(traces, list(calls), rules, judged, operations or {}, coarser or {}).run(events)
 
 
 class _Comparison:
@@ -88,8 +90,9 @@ class _Comparison:
         rules: RuleBook,
         judged: Callable[[Layer], None] | None,
         operations: Mapping[str, Sequence[str]],
+        coarser: Mapping[str, torch.Tensor],
     ) -> None:
-        self.traces, self.judged = traces, judged
+        self.traces, self.judged, self.coarser = traces, judged, coarser
         self.calls = {call.name: call for call in calls}
         self.rules = rules
         self.own: dict[str, list[_Finding]] = defaultdict(list)
@@ -212,7 +215,8 @@ class _Comparison:
     ) -> _Finding:
         golden = self.traces.golden.get(key)
         rule = choose(Judged(key, dtypes.name_of(golden.dtype), dtypes.name_of(candidate.dtype)))
-        metrics = compare(golden, candidate, residual, rtol=rule.rtol, atol=rule.atol)
+        coarser = None if residual is None else self.coarser.get(key)
+        metrics = compare(golden, candidate, residual, rtol=rule.rtol, atol=rule.atol, coarser=coarser)
         verdict = rule.judge(metrics)
         elements = _elements(golden, candidate, residual, metrics, verdict)
         reason = verdict.reason if elements is None else f"{verdict.reason}: {elements}"

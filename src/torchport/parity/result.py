@@ -58,6 +58,8 @@ class Layer(BaseModel):
     """Where in the tensor of `own` the error lies, and how the values are spread."""
     uncompared: str | None = None
     """What of the layer was not compared, and why; None if all of it was."""
+    arithmetic: str | None = None
+    """The class of arithmetic that explains how far the layer is from the truth, if it is coarser than eager."""
     failure: Failure | None = None
     """Why it failed, in its parts, for whoever says it in other words."""
 

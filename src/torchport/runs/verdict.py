@@ -1,16 +1,39 @@
-"""From the traces in a run's folder to its report: the one way in which a port and a PyTorch candidate are judged."""
+"""From the traces in a run's folder to its report: the one way in which a port and a PyTorch candidate are judged.
+
+Layers that are out of bounds are looked at again: if the candidate's arithmetic is coarser than eager PyTorch's, what
+that computes is their floor; and the class of arithmetic that explains them is named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
+from torch import Tensor
+
+from torchport.arithmetic.classes import EAGER, Arithmetic
+from torchport.arithmetic.naming import name_arithmetic
 from torchport.events import LayerJudged, Steps
 from torchport.parity.compare import compare_traces
-from torchport.parity.result import Parity
+from torchport.parity.result import Layer, Parity
 from torchport.parity.rulebook import RuleBook
 from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
 from torchport.trace.plan import Plan
+from torchport.trace.reading import Trace
+
+NAMED = 8
+"""The layers, from the first that fails, whose arithmetic is looked for."""
+Emulate = Callable[[Arithmetic, Collection[str]], Mapping[str, Tensor]]
+"""What the reference computes in a class of arithmetic, from golden inputs, in some of its calls."""
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """The arithmetic that a candidate declares, and the reference in any."""
+
+    declared: Arithmetic
+    values: Emulate
 
 
 def compare_run(
@@ -19,10 +42,12 @@ def compare_run(
     rules: RuleBook,
     steps: Steps,
     operations: Mapping[str, Sequence[str]] | None = None,
+    emulation: Emulation | None = None,
 ) -> Parity:
     """Compares what the candidate computed with the recording, call by call."""
     truth = files.captured("truth")
-    with steps.step("compare", "comparing every layer"):
+
+    def compared(coarser: Mapping[str, Tensor] | None = None) -> Parity:
         return compare_traces(
             files.captured("trace"),
             files.record("lockstep"),
@@ -32,8 +57,62 @@ def compare_run(
             truth=truth if truth.is_file() else None,
             rules=rules,
             operations=operations,
+            coarser=coarser,
             judged=lambda layer: steps.watch(LayerJudged(layer)),
         )
+
+    with steps.step("compare", "comparing every layer"):
+        parity = compared()
+        suspicious = _failed(parity)
+        if not suspicious or emulation is None or not truth.is_file():
+            return parity
+        if emulation.declared != EAGER:
+            parity = compared(emulation.values(emulation.declared, suspicious))
+        names = dict.fromkeys(suspicious - _failed(parity), emulation.declared.name)
+        return _named(parity, names | _arithmetics(parity, files, emulation))
+
+
+def _failed(parity: Parity) -> set[str]:
+    return {layer.name for layer in parity.layers if not layer.passed}
+
+
+def _arithmetics(parity: Parity, files: RunFolder, emulation: Emulation) -> dict[str, str]:
+    """The classes of arithmetic that explain layers which fail, by the name of the layer."""
+    failed = [layer for layer in parity.layers if _may_be_coarse(layer)][:NAMED]
+    if not failed:
+        return {}
+    calls = {layer.name for layer in failed}
+    values: dict[Arithmetic, Mapping[str, Tensor]] = {}
+
+    def computed(arithmetic: Arithmetic, key: str) -> Tensor | None:
+        if arithmetic not in values:
+            values[arithmetic] = emulation.values(arithmetic, calls)
+        return values[arithmetic].get(key)
+
+    found = {}
+    with (
+        Trace(files.captured("trace")) as golden,
+        Trace(files.captured("truth")) as truth,
+        Trace(files.record("lockstep")) as lockstep,
+    ):
+        for layer in failed:
+            key = layer.own.key if layer.own is not None else ""
+            if truth.has(golden.resolve(key)):
+                given = golden.get(key), truth.get(golden.resolve(key)), lockstep.get(key)
+                name = name_arithmetic(*given, lambda one, key=key: computed(one, key))  # type: ignore[misc]
+                found |= {} if name is None else {layer.name: name.name}
+    return found
+
+
+def _may_be_coarse(layer: Layer) -> bool:
+    """Whether a layer fails by the size of its error alone."""
+    own = layer.own
+    return not layer.passed and own is not None and own.noise is not None and own.incomparable is None
+
+
+def _named(parity: Parity, names: Mapping[str, str]) -> Parity:
+    layers = (layer.model_copy(update={"arithmetic": names.get(layer.name)}) for layer in parity.layers)
+    return parity.model_copy(update={"layers": tuple(layers)})
 
 
 def written(report: Report, files: RunFolder) -> Report:

@@ -1,0 +1,1 @@
+"""Classes of arithmetic: what a sum or a product costs, emulated with torch."""

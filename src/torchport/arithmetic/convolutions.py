@@ -1,0 +1,103 @@
+"""Convolutions and their gradients as sums of products, in a class of arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from torchport.arithmetic.classes import Arithmetic
+from torchport.arithmetic.sums import product, total
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """The arguments of `aten.convolution` beside its tensors."""
+
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    transposed: bool
+    output_padding: Sequence[int]
+    groups: int
+
+    def eager(self, given: Tensor, weight: Tensor) -> Tensor:
+        return torch.convolution(
+            given,
+            weight,
+            None,
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.transposed,
+            self.output_padding,
+            self.groups,
+        )
+
+    @property
+    def is_flat(self) -> bool:
+        return len(self.stride) <= 2 and not self.transposed
+
+    def places(self, sizes: Sequence[int], kernel: Sequence[int]) -> list[int]:
+        """The sizes of the output, without batch and channels."""
+        along = zip(sizes, kernel, self.stride, self.padding, self.dilation, strict=True)
+        return [(size + 2 * pad - far * (taps - 1) - 1) // step + 1 for size, taps, step, pad, far in along]
+
+    def columns(self, given: Tensor, kernel: Sequence[int]) -> Tensor:
+        """`[batch, groups, terms, places]`: what each place of the output is a product with, of one or two axes."""
+        if len(kernel) == 1:
+            given = given.unsqueeze(-2)
+        flat = functional.unfold(
+            given,
+            _two(kernel, 1),
+            dilation=_two(self.dilation, 1),
+            padding=_two(self.padding, 0),
+            stride=_two(self.stride, 1),
+        )
+        return flat.reshape(len(flat), self.groups, -1, flat.shape[-1])
+
+
+def _two(sizes: Sequence[int], first: int) -> tuple[int, ...]:
+    return tuple(sizes) if len(sizes) == 2 else (first, *sizes)
+
+
+def convolve(given: Tensor, weight: Tensor, how: Convolution, arithmetic: Arithmetic) -> Tensor:
+    """The convolution without its bias."""
+    if not how.is_flat:
+        return _by_channels(given, weight, how, arithmetic)
+    columns = how.columns(given, weight.shape[2:])
+    rows = weight.reshape(how.groups, weight.shape[0] // how.groups, -1)
+    places = how.places(given.shape[2:], weight.shape[2:])
+    return product(rows, columns, arithmetic).reshape(len(given), len(weight), *places)
+
+
+def weight_gradient(
+    gradient: Tensor, given: Tensor, weight: Tensor, how: Convolution, arithmetic: Arithmetic
+) -> Tensor:
+    """The gradient of the weight of a convolution of one or two axes: a sum over all places of all samples."""
+    columns = how.columns(given, weight.shape[2:])
+    rows = gradient.reshape(len(gradient), how.groups, weight.shape[0] // how.groups, -1)
+    first = rows.permute(1, 2, 0, 3).flatten(2)
+    second = columns.permute(1, 0, 3, 2).flatten(1, 2)
+    return product(first, second, arithmetic).reshape(weight.shape)
+
+
+def _by_channels(given: Tensor, weight: Tensor, how: Convolution, arithmetic: Arithmetic) -> Tensor:
+    """Other convolutions, one channel of the input after the other."""
+    if arithmetic.operands is not None:
+        given, weight = arithmetic.operands(given), arithmetic.operands(weight)
+    if arithmetic.running_sum is None or how.groups > 1:
+        return how.eager(given, weight)
+    axis = 0 if how.transposed else 1
+    summed: Tensor | None = None
+    for channel in range(given.shape[1]):
+        part = how.eager(given.narrow(1, channel, 1), weight.narrow(axis, channel, 1))
+        summed = arithmetic.running_sum(part if summed is None else summed + part)
+    return how.eager(given, weight) if summed is None else summed
+
+
+def bias_gradient(gradient: Tensor, arithmetic: Arithmetic) -> Tensor:
+    return total(gradient, [axis for axis in range(gradient.ndim) if axis != 1], arithmetic)

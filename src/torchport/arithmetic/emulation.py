@@ -1,0 +1,260 @@
+"""A class of arithmetic while PyTorch code runs: sums and products are computed as that class does.
+
+In: a class. Out: a mode; within it, operations that add up terms are replaced. Operations that are made of others, such
+as a normalisation, are taken apart first. What is in no table runs as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchport.arithmetic import attention
+from torchport.arithmetic.classes import Arithmetic
+from torchport.arithmetic.convolutions import Convolution, bias_gradient, convolve, weight_gradient
+from torchport.arithmetic.sums import product, total
+from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, decompositions, pytree
+
+aten = torch.ops.aten
+_TAKEN_APART = (
+    aten.native_layer_norm_backward,
+    aten.native_group_norm_backward,
+    aten._native_batch_norm_legit,
+    aten._native_batch_norm_legit_no_training,
+    aten.native_batch_norm,
+    aten.native_batch_norm_backward,
+    aten._softmax,
+    aten._softmax_backward_data,
+    aten._log_softmax,
+    aten._log_softmax_backward_data,
+    aten.logsumexp,
+    aten.linalg_vector_norm,
+    aten._adaptive_avg_pool2d,
+    aten._fused_rms_norm,
+    aten._fused_rms_norm_backward,
+)
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+Handler = Callable[..., Any]
+
+
+class Emulated(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Within, float32 and narrower floats are added up as `arithmetic` does."""
+
+    def __init__(self, arithmetic: Arithmetic) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.arithmetic = arithmetic
+        self.is_on = True
+        """Whether operations are emulated just now."""
+
+    def __torch_dispatch__(
+        self,
+        func: OpOverload,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = dict(kwargs or {})
+        if not self.is_on or self.arithmetic.is_eager or not _is_emulated(args, given):
+            return func(*args, **given)
+        if (change := self.arithmetic.every_value) is not None:
+            return _rounded(func, args, given, change)
+        if (handler := _HANDLERS.get(func)) is not None:
+            return handler(self.arithmetic, *args, **given)
+        if (parts := _PARTS.get(func)) is not None:
+            with self:
+                return parts(*args, **given)
+        return func(*args, **given)
+
+
+def _is_emulated(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether all numbers are floats of at most 32 bits, on a processor that can emulate them."""
+    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    floats = [tensor for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()]
+    return bool(floats) and all(tensor.dtype in _NARROW and tensor.device.type == "cpu" for tensor in floats)
+
+
+def _rounded(
+    func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], change: Callable[[Tensor], Tensor]
+) -> Any:
+    def one(leaf: Any) -> Any:
+        return change(leaf) if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf
+
+    if func._schema.is_mutable or any(returned.alias_info is not None for returned in func._schema.returns):
+        return func(*args, **kwargs)
+    return pytree.tree_map(one, func(*pytree.tree_map(one, args), **pytree.tree_map(one, dict(kwargs))))
+
+
+def _mm(arithmetic: Arithmetic, first: Tensor, second: Tensor) -> Tensor:
+    return product(first.float(), second.float(), arithmetic).to(first.dtype)
+
+
+def _addmm(
+    arithmetic: Arithmetic, bias: Tensor, first: Tensor, second: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    summed = alpha * product(first.float(), second.float(), arithmetic)
+    return (summed if beta == 0 else summed + beta * bias.float()).to(first.dtype)
+
+
+def _mv(arithmetic: Arithmetic, matrix: Tensor, vector: Tensor) -> Tensor:
+    return _mm(arithmetic, matrix, vector.unsqueeze(-1)).squeeze(-1)
+
+
+def _dot(arithmetic: Arithmetic, first: Tensor, second: Tensor) -> Tensor:
+    return _mm(arithmetic, first.unsqueeze(0), second.unsqueeze(-1)).reshape(())
+
+
+def _sum(
+    arithmetic: Arithmetic,
+    values: Tensor,
+    dim: Sequence[int] | int | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    dims = _dims(values, dim)
+    wide = values if dtype is None else values.to(dtype)
+    if wide.dtype == torch.float64:
+        return wide.sum(dims, keepdim)
+    summed = total(wide.float(), dims, arithmetic)
+    for axis in sorted(dims) if keepdim else ():
+        summed = summed.unsqueeze(axis)
+    return summed.to(wide.dtype)
+
+
+def _mean(
+    arithmetic: Arithmetic,
+    values: Tensor,
+    dim: Sequence[int] | int | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    wide = values if dtype is None else values.to(dtype)
+    count = prod(values.shape[axis] for axis in _dims(values, dim))
+    return (_sum(arithmetic, wide.float(), dim, keepdim) / count).to(wide.dtype)
+
+
+def _var_mean(
+    arithmetic: Arithmetic,
+    values: Tensor,
+    dim: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
+    wide, dims = values.float(), _dims(values, dim)
+    mean = _mean(arithmetic, wide, dims, True)
+    count = prod(values.shape[axis] for axis in dims) - (1 if correction is None else correction)
+    var = _sum(arithmetic, (wide - mean).square(), dims, keepdim) / max(count, 0)
+    return var.to(values.dtype), (mean if keepdim else mean.reshape(var.shape)).to(values.dtype)
+
+
+def _var(arithmetic: Arithmetic, *args: Any, **kwargs: Any) -> Tensor:
+    return _var_mean(arithmetic, *args, **kwargs)[0]
+
+
+def _std(arithmetic: Arithmetic, *args: Any, **kwargs: Any) -> Tensor:
+    return _var(arithmetic, *args, **kwargs).sqrt()
+
+
+def _layer_norm(
+    arithmetic: Arithmetic,
+    values: Tensor,
+    shape: Sequence[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    dims = range(values.ndim - len(shape), values.ndim)
+    result, mean, rstd = _normalised(arithmetic, values.float(), dims, eps)
+    result = result if weight is None else result * weight.float()
+    return (result if bias is None else result + bias.float()).to(values.dtype), mean, rstd
+
+
+def _group_norm(
+    arithmetic: Arithmetic,
+    values: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    batch: int,
+    channels: int,
+    places: int,
+    groups: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    result, mean, rstd = _normalised(arithmetic, values.float().reshape(batch, groups, -1), [-1], eps)
+    result = result.reshape(batch, channels, -1)
+    result = result if weight is None else result * weight.float().unsqueeze(-1)
+    result = result if bias is None else result + bias.float().unsqueeze(-1)
+    return result.reshape(values.shape).to(values.dtype), mean.squeeze(-1), rstd.squeeze(-1)
+
+
+def _normalised(
+    arithmetic: Arithmetic, values: Tensor, dims: Sequence[int], eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Values less their mean and divided by their deviation, the mean, and one over the deviation."""
+    var, mean = _var_mean(arithmetic, values, dims, correction=0, keepdim=True)
+    rstd = torch.rsqrt(var + eps)
+    return (values - mean) * rstd, mean, rstd
+
+
+def _dims(values: Tensor, dim: Sequence[int] | int | None) -> list[int]:
+    given = [dim] if isinstance(dim, int) else list(dim or range(values.ndim))
+    return [axis % values.ndim for axis in given] if values.ndim else []
+
+
+def _convolution(
+    arithmetic: Arithmetic, given: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
+) -> Tensor:
+    result = convolve(given.float(), weight.float(), Convolution(*rest), arithmetic)
+    if bias is not None:
+        result = result + bias.float().reshape(-1, *[1] * (given.ndim - 2))
+    return result.to(given.dtype)
+
+
+def _convolution_backward(
+    arithmetic: Arithmetic,
+    gradient: Tensor,
+    given: Tensor,
+    weight: Tensor,
+    bias_sizes: Sequence[int] | None,
+    *rest: Any,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    *how, mask = rest
+    convolution = Convolution(*how)
+    eager = aten.convolution_backward.default(gradient, given, weight, bias_sizes, *how, mask)
+    found = list(eager)
+    if mask[1] and convolution.is_flat:
+        numbers = gradient.float(), given.float(), weight.float()
+        found[1] = weight_gradient(*numbers, convolution, arithmetic).to(weight.dtype)
+    if mask[2] and bias_sizes is not None:
+        found[2] = bias_gradient(gradient.float(), arithmetic).to(gradient.dtype)
+    return found[0], found[1], found[2]
+
+
+_HANDLERS: dict[OpOverload, Handler] = {
+    aten.mm.default: _mm,
+    aten.bmm.default: _mm,
+    aten.addmm.default: _addmm,
+    aten.baddbmm.default: _addmm,
+    aten.mv.default: _mv,
+    aten.dot.default: _dot,
+    aten.sum.default: _sum,
+    aten.sum.dim_IntList: _sum,
+    aten.mean.default: _mean,
+    aten.mean.dim: _mean,
+    aten.var.correction: _var,
+    aten.var_mean.correction: _var_mean,
+    aten.std.correction: _std,
+    aten.native_layer_norm.default: _layer_norm,
+    aten.native_group_norm.default: _group_norm,
+    aten.convolution.default: _convolution,
+    aten.convolution_backward.default: _convolution_backward,
+    aten._scaled_dot_product_flash_attention_for_cpu.default: attention.forward,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: attention.backward,
+}
+_PARTS = decompositions(_TAKEN_APART)

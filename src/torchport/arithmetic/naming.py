@@ -1,0 +1,59 @@
+"""Which class of arithmetic explains how far a candidate is from the truth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from torch import Tensor
+
+from torchport.arithmetic.classes import CLASSES, Arithmetic
+
+SAME = 0.9
+"""A candidate computes in a class if what the class computes explains this share of its squared error."""
+LIKELY = 2.0
+"""A class whose order of sums is not known explains an error of up to this many times its own."""
+ALIKE = 0.3
+"""How much more of an error than of the class's own error may be a multiple of the truth."""
+
+
+def name_arithmetic(
+    golden: Tensor, residual: Tensor, candidate: Tensor, computed: Callable[[Arithmetic], Tensor | None]
+) -> Arithmetic | None:
+    """The class that explains a value that is out of bounds, or None if none does.
+
+    `computed` gives what each class computes. Operands that are rounded leave a trace that is the same in any order of
+    sums, so these classes are known by the values themselves. Other classes are known by the size of their error, the
+    finest first, if the error is no more systematic than theirs.
+    """
+    truth = golden.double() + residual.double()
+    error = candidate.double() - truth
+    if not (math.isfinite(float(error.norm())) and float(error.norm()) > 0):
+        return None
+    found = {
+        one: value.double() - truth
+        for one in CLASSES
+        if not one.is_eager and (value := computed(one)) is not None and value.shape == truth.shape
+    }
+    shares = {one: _share(error, own) for one, own in found.items() if one.running_sum is None}
+    same = max(shares, key=lambda one: shares[one], default=None)
+    if same is not None and shares[same] >= SAME:
+        return next(one for one in found if shares.get(one, 0.0) >= max(SAME, shares[same] - 0.01))
+    sums = {one: own for one, own in found.items() if one.running_sum is not None}
+    by_size = sorted(sums, key=lambda one: float(sums[one].norm()))
+    return next((one for one in by_size if _explains(sums[one], error, truth)), None)
+
+
+def _share(error: Tensor, own: Tensor) -> float:
+    """The share of the squared error that is gone if the class is taken for true."""
+    return 1.0 - float((error - own).square().sum() / error.square().sum())
+
+
+def _explains(own: Tensor, error: Tensor, truth: Tensor) -> bool:
+    is_large_enough = float(error.norm()) <= LIKELY * float(own.norm())
+    return is_large_enough and abs(_cosine(error, truth)) <= abs(_cosine(own, truth)) + ALIKE
+
+
+def _cosine(first: Tensor, second: Tensor) -> float:
+    norms = float(first.norm() * second.norm())
+    return float((first * second).sum()) / norms if norms else 0.0
