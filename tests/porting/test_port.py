@@ -165,7 +165,7 @@ def test_a_wrong_layer_fails_and_is_named(made: Port, echo: EchoTarget) -> None:
 def test_a_verdict_stands_when_its_cause_cannot_be_looked_for(
     made: Port, echo: EchoTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> Report:
+    def broken(*_: object, **__: object) -> Report:
         raise RuntimeError("no idea")
 
     events: list[Event] = []

@@ -62,7 +62,8 @@ def _sentence(error: ErrorDetails, data: Any) -> str:
             return f"the size of {name} is {data['dims'][name]!r}"
         case ("dynamic", name, *_):
             return f"the axes of {name} are {data['dynamic'][name]!r}"
-    raise AssertionError("every place that can be wrong has a sentence")
+        case _:
+            return "they are not a JSON object"
 
 
 def wished_axes(dynamic: str | None, hints: Mapping[str, Any]) -> str | dict[str, tuple[int, ...]] | None:

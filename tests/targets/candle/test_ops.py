@@ -35,7 +35,6 @@ class Proof:
 def proof(tmp_path_factory: pytest.TempPathFactory, cargo: str) -> Proof:
     few, many = torch.linspace(-2, 2, 5 * 6).sin().view(5, 6), torch.linspace(-3, 3, 8 * 6).cos().view(8, 6)
     made = torchport.port(Everything(TABLES), (few,), out=tmp_path_factory.mktemp("ops"), dynamic="x:0")
-    assert made.capture is not None
     todos = [f"{todo.op} in {todo.layer}: {todo.reason}" for todo in made.artifact.todos]
     assert not todos, "\n".join(todos)
     report, elsewhere = made.check(), made.check((many,))
@@ -44,7 +43,7 @@ def proof(tmp_path_factory: pytest.TempPathFactory, cargo: str) -> Proof:
         if layer.name.count(".") >= 2:
             table, _part, row = layer.name.split(".")[:3]
             layers[f"{table}.{row.partition('#')[0]}"].append(layer)
-    modules = made.capture.graph.modules.values()
+    modules = made.graph.modules.values()
     return Proof(report, elsewhere, layers, {node.op for module in modules for node in module.nodes})
 
 

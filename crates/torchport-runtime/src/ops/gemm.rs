@@ -102,15 +102,22 @@ const SHARED_COLUMNS: usize = 48;
 /// The most elements of `rhs` that are copied at a time.
 const COPIED: usize = 1 << 16;
 
+/// Products with few columns and sums that are not long are added up in short runs: PyTorch is more exact there.
+const FEW_COLUMNS: usize = 8;
+const LONG_SUM: usize = 4096;
+
 /// The length of the runs in which `k` products are added up.
-fn run_length(k: usize) -> usize {
-    let longest = (k / 8).clamp(160, 256);
+fn run_length(k: usize, n: usize) -> usize {
+    let longest = match n <= FEW_COLUMNS && k <= LONG_SUM {
+        true => 48,
+        false => (k / 8).clamp(160, 256),
+    };
     k.div_ceil(k.div_ceil(longest))
 }
 
 /// The columns `columns` of a product, on this thread.
 unsafe fn block<T: Real>(
-    Sizes { m, k, .. }: Sizes,
+    Sizes { m, n, k }: Sizes,
     target: Target<T>,
     lhs: Mat<T>,
     rhs: &impl Columns<T>,
@@ -118,7 +125,7 @@ unsafe fn block<T: Real>(
 ) {
     let kernels = kernels::<T>();
     let tile = kernels.map_or(1, |kernels| kernels.lanes * VECTORS);
-    let run = run_length(k);
+    let run = run_length(k, n);
     let width = (COPIED / run / tile * tile)
         .max(tile)
         .min(columns.len().next_multiple_of(tile));
