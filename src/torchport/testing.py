@@ -44,17 +44,20 @@ def assert_parity(
     msg: str | None = None,
     out: str | Path | None = None,
     explain: bool = True,
+    arithmetic: str = "float32",
 ) -> Report:
     """Raises a ParityError, which is an AssertionError, unless the candidate computes what the reference computes.
 
     The candidate is another module, a function, or a `torchport.Port`. The report is that of the forward pass.
     With `gradients`, those are compared as well, after it. `out` is a directory to keep the report, the traces and
-    snippets of failing layers in. If a layer fails, `explain` looks for the operation and the cause.
+    snippets of failing layers in. If a layer fails, `explain` looks for the operation and the cause. `arithmetic` is
+    the class in which the candidate may compute: by default float32, with sums in any order.
     """
     __tracebackhide__ = True
     if gradients and _is_port(candidate):
         raise UsageError("TP0801", "a port computes no gradients", fix="leave gradients=True out")
-    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map, "explain": explain}
+    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map}
+    options |= {"explain": explain, "arithmetic": arithmetic}
     report = compare_models(reference, candidate, args, kwargs, **options, out=out)
     raise_unless_proven(report, msg)
     if gradients:
@@ -75,11 +78,13 @@ def compare_models(
     map: Map | None = None,
     out: str | Path | None = None,
     explain: bool = True,
+    arithmetic: str = "float32",
 ) -> Report:
     """The report that `assert_parity` judges by, whatever its verdict."""
     if not _is_port(candidate):
         options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map}
-        return compare_forward(reference, candidate, args, kwargs, **options, out=out, explain=explain)
+        options |= {"explain": explain, "arithmetic": arithmetic}
+        return compare_forward(reference, candidate, args, kwargs, **options, out=out)
     if map is not None or not layers:
         raise UsageError(
             "TP0801", "a port is compared at every layer by its own names: no map=, no layers=False"

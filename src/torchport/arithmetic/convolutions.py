@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +36,14 @@ class Convolution:
             self.output_padding,
             self.groups,
         )
+
+    def eager_input_gradient(self, gradient: Tensor, given: Tensor, weight: Tensor) -> Tensor:
+        how = (self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups)
+        found = torch.ops.aten.convolution_backward.default(
+            gradient, given, weight, None, *how, [True, False, False]
+        )
+        of_input: Tensor = found[0]
+        return of_input
 
     @property
     def is_flat(self) -> bool:
@@ -97,6 +105,35 @@ def _by_channels(given: Tensor, weight: Tensor, how: Convolution, arithmetic: Ar
         part = how.eager(given.narrow(1, channel, 1), weight.narrow(axis, channel, 1))
         summed = arithmetic.running_sum(part if summed is None else summed + part)
     return how.eager(given, weight) if summed is None else summed
+
+
+def input_gradient(
+    gradient: Tensor, given: Tensor, weight: Tensor, how: Convolution, arithmetic: Arithmetic
+) -> Tensor | None:
+    """The gradient of the input, one channel of the output after the other and one tap after the other.
+
+    None if it is computed as eager PyTorch does: for grouped and transposed convolutions.
+    """
+    if how.groups > 1 or how.transposed:
+        return None
+    if arithmetic.operands is not None:
+        gradient, weight = arithmetic.operands(gradient), arithmetic.operands(weight)
+    if arithmetic.running_sum is None:
+        return how.eager_input_gradient(gradient, given, weight)
+    summed = torch.zeros_like(given)
+    for channel in range(len(weight)):
+        one = gradient.narrow(1, channel, 1)
+        for tap in _taps(weight.narrow(0, channel, 1)):
+            summed = arithmetic.running_sum(summed + how.eager_input_gradient(one, given, tap))
+    return summed
+
+
+def _taps(weight: Tensor) -> Iterator[Tensor]:
+    """The weight with all of its taps zero but one, each in turn."""
+    for index in range(weight[0, 0].numel()):
+        alone = torch.zeros_like(weight)
+        alone.flatten(2)[..., index] = weight.flatten(2)[..., index]
+        yield alone
 
 
 def bias_gradient(gradient: Tensor, arithmetic: Arithmetic) -> Tensor:

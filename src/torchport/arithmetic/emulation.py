@@ -15,7 +15,13 @@ from torch import Tensor
 
 from torchport.arithmetic import attention
 from torchport.arithmetic.classes import Arithmetic
-from torchport.arithmetic.convolutions import Convolution, bias_gradient, convolve, weight_gradient
+from torchport.arithmetic.convolutions import (
+    Convolution,
+    bias_gradient,
+    convolve,
+    input_gradient,
+    weight_gradient,
+)
 from torchport.arithmetic.sums import product, total
 from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, decompositions, pytree
 
@@ -228,6 +234,10 @@ def _convolution_backward(
     convolution = Convolution(*how)
     eager = aten.convolution_backward.default(gradient, given, weight, bias_sizes, *how, mask)
     found = list(eager)
+    if mask[0]:
+        numbers = gradient.float(), given.float(), weight.float()
+        of_input = input_gradient(*numbers, convolution, arithmetic)
+        found[0] = eager[0] if of_input is None else of_input.to(given.dtype)
     if mask[1] and convolution.is_flat:
         numbers = gradient.float(), given.float(), weight.float()
         found[1] = weight_gradient(*numbers, convolution, arithmetic).to(weight.dtype)

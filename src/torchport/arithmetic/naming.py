@@ -11,8 +11,8 @@ from torchport.arithmetic.classes import CLASSES, Arithmetic
 
 SAME = 0.9
 """A candidate computes in a class if what the class computes explains this share of its squared error."""
-LIKELY = 2.0
-"""A class whose order of sums is not known explains an error of up to this many times its own."""
+LIKELY = (1 / 8, 2.0)
+"""A class whose order of sums is not known explains errors of these multiples of its own."""
 ALIKE = 0.3
 """How much more of an error than of the class's own error may be a multiple of the truth."""
 
@@ -50,8 +50,11 @@ def _share(error: Tensor, own: Tensor) -> float:
 
 
 def _explains(own: Tensor, error: Tensor, truth: Tensor) -> bool:
-    is_large_enough = float(error.norm()) <= LIKELY * float(own.norm())
-    return is_large_enough and abs(_cosine(error, truth)) <= abs(_cosine(own, truth)) + ALIKE
+    least, most = (multiple * float(own.norm()) for multiple in LIKELY)
+    return (
+        least <= float(error.norm()) <= most
+        and abs(_cosine(error, truth)) <= abs(_cosine(own, truth)) + ALIKE
+    )
 
 
 def _cosine(first: Tensor, second: Tensor) -> float:

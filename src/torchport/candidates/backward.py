@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
+from torchport.arithmetic.emulation import Emulated
 from torchport.candidates import leaves, precision
 from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
 from torchport.candidates.explaining import ComparedGradients
@@ -47,14 +50,15 @@ def compare_gradients(
     map: Map | None = None,
     out: str | Path | None = None,
     explain: bool = True,
+    arithmetic: str = FLOAT32.name,
 ) -> Report:
     """Compares the gradients of every parameter and of the inputs, by name.
 
     `loss` makes a scalar of what the model returns. Without it, the loss is the sum of all floating outputs, each
-    element times a normal random number, the same ones for both (a fixed seed). If a gradient diverges, `explain` looks
-    for the operation and the cause.
+    element times a normal random number, the same ones for both (a fixed seed). `arithmetic` is the class in which the
+    candidate may compute. If a gradient diverges, `explain` looks for the operation and the cause.
     """
-    rules = rules_for(rtol, atol)
+    rules, allowed = rules_for(rtol, atol), find_arithmetic(arithmetic)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
     with undisturbed(pair), torch.enable_grad():
@@ -62,7 +66,7 @@ def compare_gradients(
     if not explain:
         comparison.subject = None
     name = f"{pair.reference.root}_gradients"
-    return judge(comparison, name, rules, None if out is None else Path(out), steps)
+    return judge(comparison, name, rules, allowed, None if out is None else Path(out), steps)
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,10 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) ->
         source=lambda call: source_of(pair, candidate.calls, call),
     )
     comparison = compared_gradients_of(found)
+    if measured:
+        comparison.emulate = lambda arithmetic, _: _emulated(
+            pair, arithmetic, lambda side: cut(side, ours.tensors)
+        )
     comparison.notes = notes_on(filter(compared, golden.calls), golden, candidate)
     comparison.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
     comparison.subject = ComparedGradients(
@@ -206,6 +214,20 @@ def _truth(reference: WatchedModel, cut: Callable[[WatchedModel], Gradients]) ->
     try:
         with precision.in_float64(reference.model):
             return cut(reference.in_dtype(torch.float64))
+    except TorchportError:
+        return {}
+
+
+def _emulated(
+    pair: ModelPair, arithmetic: Arithmetic, cut: Callable[[WatchedModel], Gradients]
+) -> Mapping[str, Tensor]:
+    """The gradients of the reference in a class of arithmetic, and in the candidate's dtype if that is coarser."""
+    dtype = pair.coarser
+    side = pair.reference if dtype is None else pair.reference.in_dtype(dtype)
+    cast = nullcontext() if dtype is None else precision.in_dtype(pair.reference.model, dtype)
+    try:
+        with undisturbed(pair), torch.enable_grad(), cast, Emulated(arithmetic):
+            return {key: value for key, value in cut(side).items() if value is not None}
     except TorchportError:
         return {}
 

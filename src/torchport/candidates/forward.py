@@ -6,15 +6,18 @@ In: two models, or a model and a function, and the inputs of both. Out: a report
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
 from torchport.candidates import leaves, precision
 from torchport.candidates.cuts import Flow
+from torchport.candidates.emulated import emulated_forward
 from torchport.candidates.explaining import ComparedValues
 from torchport.candidates.golden import GoldenPlan, Recording, make_plan
 from torchport.candidates.leaves import partners
@@ -45,19 +48,22 @@ def compare_forward(
     map: Map | None = None,
     out: str | Path | None = None,
     explain: bool = True,
+    arithmetic: str = FLOAT32.name,
 ) -> Report:
     """Runs both on the same inputs and compares every layer that both have.
 
-    If one diverges, `explain` looks for the operation and the cause.
+    `arithmetic` is the class in which the candidate may compute. If a layer diverges, `explain` looks for the operation
+    and the cause.
     """
-    rules = rules_for(rtol, atol)
+    rules, allowed = rules_for(rtol, atol), find_arithmetic(arithmetic)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
     with undisturbed(pair), torch.no_grad():
         comparison = _run(pair, steps, measured=rules is NOISE_FLOOR)
     if not explain:
         comparison.subject = None
-    return judge(comparison, pair.reference.root, rules, None if out is None else Path(out), steps)
+    place = None if out is None else Path(out)
+    return judge(comparison, pair.reference.root, rules, allowed, place, steps)
 
 
 def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
@@ -93,6 +99,7 @@ def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
                 comparison.precision = str(dtype).removeprefix("torch.")
                 comparison.golden = _in_the_candidates_dtype(pair.reference, plan, dtype)
             comparison.truth = _truth(pair.reference, plan)
+            comparison.emulate = partial(_emulated, pair, plan)
     with steps.step("run", "running the candidate"):
         probe = LockStep(plan, set(wrong))
         try:
@@ -179,6 +186,13 @@ def _truth(reference: WatchedModel, plan: GoldenPlan) -> dict[str, Tensor]:
     except TorchportError:
         return {}
     return probe.written
+
+
+def _emulated(
+    pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic, calls: Collection[str]
+) -> Mapping[str, Tensor]:
+    with undisturbed(pair):
+        return emulated_forward(pair.reference, plan, pair.coarser, arithmetic, calls)
 
 
 def _in_the_candidates_dtype(

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from torchport.arithmetic.classes import Arithmetic
 from torchport.candidates.golden import GoldenPlan
 from torchport.errors import TorchportError
 from torchport.events import Steps
@@ -19,7 +20,7 @@ from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
 from torchport.runs.folder import RunFile, RunFolder
 from torchport.runs.report import Report
-from torchport.runs.verdict import compare_run, written
+from torchport.runs.verdict import Emulate, Emulation, compare_run, written
 from torchport.trace.residual import residual
 from torchport.trace.writing import write_tensors
 
@@ -50,23 +51,41 @@ class Comparison:
     """The dtype of a candidate that is coarser than the reference, which was then measured in it."""
     stopped: TorchportError | None = None
     """The error at which the lock-step run ended before its time."""
+    emulate: Emulate | None = None
+    """What the reference computes in a class of arithmetic, if it can be run so."""
     subject: Explained | None = None
     """What is looked into for the cause of a difference."""
 
 
-def judge(comparison: Comparison, name: str, rules: RuleBook, out: Path | None, steps: Steps) -> Report:
+def judge(
+    comparison: Comparison,
+    name: str,
+    rules: RuleBook,
+    arithmetic: Arithmetic,
+    out: Path | None,
+    steps: Steps,
+) -> Report:
     """The report, which is written to `out` with the traces, or to nowhere."""
     about = RunFile(name=name, target=TARGET)
     if out is not None:
-        return _judge(comparison, RunFolder(out, about), rules, steps, keep=True)
+        return _judge(comparison, RunFolder(out, about), rules, arithmetic, steps, keep=True)
     with tempfile.TemporaryDirectory(prefix="torchport-") as folder:
-        return _judge(comparison, RunFolder(Path(folder), about), rules, steps, keep=False)
+        return _judge(comparison, RunFolder(Path(folder), about), rules, arithmetic, steps, keep=False)
 
 
-def _judge(comparison: Comparison, files: RunFolder, rules: RuleBook, steps: Steps, *, keep: bool) -> Report:
+def _judge(
+    comparison: Comparison,
+    files: RunFolder,
+    rules: RuleBook,
+    arithmetic: Arithmetic,
+    steps: Steps,
+    *,
+    keep: bool,
+) -> Report:
     plan = comparison.plan
     _write_traces(comparison, files)
-    parity = compare_run(files, plan, rules, steps)
+    emulation = None if comparison.emulate is None else Emulation(arithmetic, comparison.emulate)
+    parity = compare_run(files, plan, rules, steps, emulation=emulation)
     if rules is NOISE_FLOOR and comparison.precision is not None:
         parity = parity.model_copy(update={"rule": f"{parity.rule} in {comparison.precision}"})
     divergence = parity.first_divergence

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
+from torch import Tensor
+
+from torchport.arithmetic.classes import EAGER, Arithmetic
+from torchport.arithmetic.ported import emulated_values
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
+from torchport.capture.weights import FileWeights
 from torchport.errors import RunError
 from torchport.events import CandidateStopped, Steps
 from torchport.explain.bench import Bench
@@ -17,8 +23,9 @@ from torchport.parity.rulebook import RuleBook
 from torchport.porting.conversion import Converted
 from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
-from torchport.runs.verdict import compare_run, written
+from torchport.runs.verdict import Emulation, compare_run, written
 from torchport.targets.base import Artifact, Mode, Stopped, Todo
+from torchport.trace.reading import Trace
 
 MODES: tuple[Mode, ...] = ("lockstep", "chained")
 
@@ -35,7 +42,8 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
     operations = {
         call.name: [node.name for node in graph.modules[call.module].nodes] for call in plan.calls.values()
     }
-    parity = compare_run(files, plan, rules, steps, operations)
+    emulation = Emulation(EAGER, partial(_emulated, files, graph))
+    parity = compare_run(files, plan, rules, steps, operations, emulation)
     if parity.passed and stopped is not None:
         raise RunError("TP0601", f"the port stopped: {stopped.message}")
     report = Report.of_parity(
@@ -47,6 +55,16 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
         stopped=None if stopped is None else stopped.message,
     )
     return written(report.model_copy(update={"notes": _notes(files)}), files)
+
+
+def _emulated(
+    files: RunFolder, graph: Graph, arithmetic: Arithmetic, calls: Collection[str]
+) -> Mapping[str, Tensor]:
+    """What the model computes in a class of arithmetic, by its recording."""
+    tied = {name: weight.tied_to for name, weight in graph.weights.items() if weight.tied_to is not None}
+    weights = FileWeights(files.captured("weights"), tied) if graph.weights else {}
+    with Trace(files.captured("trace")) as golden:
+        return emulated_values(graph, weights, make_plan(graph), golden.get, arithmetic, calls)
 
 
 def explain(

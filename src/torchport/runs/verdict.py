@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from torchport.arithmetic.classes import EAGER, Arithmetic
+from torchport.arithmetic.classes import EAGER, FLOAT32, Arithmetic
 from torchport.arithmetic.naming import name_arithmetic
 from torchport.events import LayerJudged, Steps
 from torchport.parity.compare import compare_traces
@@ -69,19 +69,24 @@ def compare_run(
         if emulation.declared != EAGER:
             parity = compared(emulation.values(emulation.declared, suspicious))
         names = dict.fromkeys(suspicious - _failed(parity), emulation.declared.name)
-        return _named(parity, names | _arithmetics(parity, files, emulation))
+        asked = suspicious - set(names) if emulation.declared == FLOAT32 else suspicious
+        try:
+            names |= _arithmetics(parity, files, emulation, asked)
+        except Exception as error:  # The verdict stands, whatever goes wrong in looking for a name.
+            steps.say(f"the arithmetic could not be named: {type(error).__name__}: {error}")
+        return _named(parity, names)
 
 
 def _failed(parity: Parity) -> set[str]:
     return {layer.name for layer in parity.layers if not layer.passed}
 
 
-def _arithmetics(parity: Parity, files: RunFolder, emulation: Emulation) -> dict[str, str]:
-    """The classes of arithmetic that explain layers which fail, by the name of the layer."""
-    failed = [layer for layer in parity.layers if _may_be_coarse(layer)][:NAMED]
-    if not failed:
+def _arithmetics(parity: Parity, files: RunFolder, emulation: Emulation, asked: set[str]) -> dict[str, str]:
+    """The classes of arithmetic that explain the layers that are asked for, by the name of the layer."""
+    coarse = [layer for layer in parity.layers if layer.name in asked and _may_be_coarse(layer)][:NAMED]
+    if not coarse:
         return {}
-    calls = {layer.name for layer in failed}
+    calls = {layer.name for layer in coarse}
     values: dict[Arithmetic, Mapping[str, Tensor]] = {}
 
     def computed(arithmetic: Arithmetic, key: str) -> Tensor | None:
@@ -89,13 +94,13 @@ def _arithmetics(parity: Parity, files: RunFolder, emulation: Emulation) -> dict
             values[arithmetic] = emulation.values(arithmetic, calls)
         return values[arithmetic].get(key)
 
-    found = {}
+    found: dict[str, str] = {}
     with (
         Trace(files.captured("trace")) as golden,
         Trace(files.captured("truth")) as truth,
         Trace(files.record("lockstep")) as lockstep,
     ):
-        for layer in failed:
+        for layer in coarse:
             key = layer.own.key if layer.own is not None else ""
             if truth.has(golden.resolve(key)):
                 given = golden.get(key), truth.get(golden.resolve(key)), lockstep.get(key)
@@ -105,9 +110,9 @@ def _arithmetics(parity: Parity, files: RunFolder, emulation: Emulation) -> dict
 
 
 def _may_be_coarse(layer: Layer) -> bool:
-    """Whether a layer fails by the size of its error alone."""
+    """Whether a layer is out of eager PyTorch's bounds by the size of its error alone."""
     own = layer.own
-    return not layer.passed and own is not None and own.noise is not None and own.incomparable is None
+    return own is not None and own.noise is not None and own.incomparable is None
 
 
 def _named(parity: Parity, names: Mapping[str, str]) -> Parity:

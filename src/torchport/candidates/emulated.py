@@ -1,0 +1,68 @@
+"""The reference in a class of arithmetic, from golden inputs: what a candidate of that class may compute."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from torchport.arithmetic.classes import Arithmetic
+from torchport.arithmetic.emulation import Emulated
+from torchport.candidates import precision
+from torchport.candidates.golden import GoldenPlan
+from torchport.candidates.leaves import Path
+from torchport.candidates.lockstep import LockStep
+from torchport.candidates.probing import WatchedCall
+from torchport.candidates.watched_model import WatchedModel
+from torchport.errors import TorchportError
+
+
+@dataclass
+class _Within:
+    """A probe that turns the emulation on in some calls. A call that is not compared is a part of the one it is in."""
+
+    probe: LockStep
+    mode: Emulated
+    calls: Collection[str]
+    stack: list[bool] = field(default_factory=lambda: [False])
+
+    def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+        self.mode.is_on = False
+        given = self.probe.enter(call, tensors, places)
+        is_compared = call.name in self.probe.plan.calls
+        self.stack.append(call.name in self.calls if is_compared else self.stack[-1])
+        self.mode.is_on = self.stack[-1]
+        return given
+
+    def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
+        self.mode.is_on = False
+        returned = self.probe.leave(call, tensors, places)
+        self.stack.pop()
+        self.mode.is_on = self.stack[-1]
+        return returned
+
+
+def emulated_forward(
+    reference: WatchedModel,
+    plan: GoldenPlan,
+    dtype: torch.dtype | None,
+    arithmetic: Arithmetic,
+    calls: Collection[str],
+) -> Mapping[str, Tensor]:
+    """By key, what some calls compute; in `dtype`, if the candidate has another than the reference.
+
+    Nothing if the reference cannot be run so.
+    """
+    probe, mode = LockStep(plan), Emulated(arithmetic)
+    side = reference if dtype is None else reference.in_dtype(dtype)
+    cast = nullcontext() if dtype is None else precision.in_dtype(reference.model, dtype)
+    mode.is_on = False
+    try:
+        with cast, torch.no_grad(), mode:
+            side.run(_Within(probe, mode, calls))
+    except TorchportError:
+        return {}
+    return probe.written
