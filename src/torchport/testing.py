@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["assert_parity", "compare_gradients", "compare_models"]
 _NAMED = 6
-_CAUSE = ("operation", "suggest", "snippet")
+_CAUSE = ("operation", "computes", "suggest", "snippet")
 """The facts about a culprit that an explanation adds."""
 
 

@@ -1,4 +1,4 @@
-"""What a captured graph computes in a class of arithmetic, from golden inputs."""
+"""What a captured graph computes in a class of arithmetic, from golden inputs, and from end to end in float64."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def emulated_values(
 
     Nothing if the graph has operations that are not known.
     """
-    if any(node.op == g.UNKNOWN for module in graph.modules.values() for node in module.nodes):
+    if _has_unknown(graph):
         return {}
     found: dict[str, torch.Tensor] = {}
 
@@ -37,6 +37,22 @@ def emulated_values(
     inputs = [golden(plan.resolve(key)) for key in plan.calls[plan.root].inputs]
     _EmulatedRun(arithmetic, calls, graph, weights, plan, put_back).run(inputs)
     return found
+
+
+def wide_outputs(
+    graph: g.Graph, weights: Mapping[str, torch.Tensor], plan: Plan, golden: Callable[[str], torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The outputs of the whole graph in float64, by key; nothing if it has operations that are not known."""
+    if _has_unknown(graph):
+        return {}
+    root = plan.calls[plan.root]
+    inputs = [golden(plan.resolve(key)) for key in root.inputs]
+    outputs = Interpreter(graph, weights, plan, lambda _, value: value, truth=True).run(inputs)
+    return dict(zip(root.outputs, outputs, strict=True))
+
+
+def _has_unknown(graph: g.Graph) -> bool:
+    return any(node.op == g.UNKNOWN for module in graph.modules.values() for node in module.nodes)
 
 
 class _EmulatedRun(Interpreter):

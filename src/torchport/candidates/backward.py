@@ -24,7 +24,7 @@ from torchport.candidates.explaining import ComparedGradients
 from torchport.candidates.forward import notes_on, source_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, parameters_of, undisturbed
-from torchport.candidates.return_plan import GradientsFound, compared_gradients_of
+from torchport.candidates.return_plan import GradientsFound, compared_gradients_of, with_joined
 from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
 from torchport.candidates.watched_model import WatchedModel
@@ -132,6 +132,7 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) ->
     )
     comparison = compared_gradients_of(found)
     if measured:
+        comparison.ends = lambda: with_joined(_ends(pair, loss, ours.tensors), comparison)
         comparison.emulate = lambda arithmetic, _: _emulated(
             pair, arithmetic, lambda side: cut(side, ours.tensors)
         )
@@ -230,6 +231,16 @@ def _emulated(
             return {key: value for key, value in cut(side).items() if value is not None}
     except TorchportError:
         return {}
+
+
+def _ends(pair: ModelPair, loss: Loss | None, parameters: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The gradients of the whole reference in float64; nothing where it cannot be run so."""
+    try:
+        with undisturbed(pair), torch.enable_grad(), precision.in_float64(pair.reference.model):
+            _, found = _flow(pair.reference.in_dtype(torch.float64), Flow(), loss, parameters)
+    except TorchportError:
+        return {}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _in_the_candidates_dtype(

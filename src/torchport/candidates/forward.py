@@ -27,7 +27,7 @@ from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.probing import WatchedCall
 from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
-from torchport.candidates.watched_model import WatchedModel
+from torchport.candidates.watched_model import Passive, WatchedModel
 from torchport.errors import TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.result import Layer
@@ -100,6 +100,7 @@ def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
                 comparison.golden = _in_the_candidates_dtype(pair.reference, plan, dtype)
             comparison.truth = _truth(pair.reference, plan)
             comparison.emulate = partial(_emulated, pair, plan)
+            comparison.ends = partial(_ends, pair, plan)
     with steps.step("run", "running the candidate"):
         probe = LockStep(plan, set(wrong))
         try:
@@ -193,6 +194,17 @@ def _emulated(
 ) -> Mapping[str, Tensor]:
     with undisturbed(pair):
         return emulated_forward(pair.reference, plan, pair.coarser, arithmetic, calls)
+
+
+def _ends(pair: ModelPair, plan: GoldenPlan) -> Mapping[str, Tensor]:
+    """The outputs of the whole reference in float64; nothing where it cannot be run so."""
+    try:
+        with undisturbed(pair), torch.no_grad(), precision.in_float64(pair.reference.model):
+            result = pair.reference.in_dtype(torch.float64).run(Passive())
+    except TorchportError:
+        return {}
+    tensors = [tensor for _, tensor in leaves.tensors(result)]
+    return dict(zip(plan.calls[plan.root].outputs, tensors, strict=True))
 
 
 def _in_the_candidates_dtype(

@@ -6,7 +6,7 @@ compared as on the way there, with inputs and outputs changed over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -175,6 +175,7 @@ class _Return:
             lockstep=own,
             labels=self.labels,
             reasons=self.reasons,
+            joined={self.everything: self.judged} if self.everything in keys else {},
         )
 
     def _joined(self, gradients: Mapping[str, Tensor], golden: Mapping[str, Tensor]) -> Tensor:
@@ -183,7 +184,21 @@ class _Return:
             gradients[name] if gradients[name].shape == golden[name].shape else torch.zeros_like(golden[name])
             for name in self.judged
         ]
-        return torch.cat([part.detach().cpu().reshape(-1) for part in parts])
+        return in_a_row(parts)
+
+
+def with_joined(found: Mapping[str, Tensor], comparison: Comparison) -> Mapping[str, Tensor]:
+    """The same with all parameters' gradients in a row, too, if none is missing."""
+    rows = {
+        key: in_a_row([found[name] for name in names])
+        for key, names in comparison.joined.items()
+        if all(name in found for name in names)
+    }
+    return {**found, **rows}
+
+
+def in_a_row(gradients: Sequence[Tensor]) -> Tensor:
+    return torch.cat([gradient.detach().cpu().reshape(-1) for gradient in gradients])
 
 
 def _type(kind: str, what: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
 from torchport.runs.folder import RunFile, RunFolder
 from torchport.runs.report import Report
-from torchport.runs.verdict import Emulate, Emulation, compare_run, written
+from torchport.runs.verdict import Emulate, Reference, compare_run, written
 from torchport.trace.residual import residual
 from torchport.trace.writing import write_tensors
 
@@ -45,6 +45,8 @@ class Comparison:
     """By key, why there is no value where the other side has one."""
     labels: dict[str, str] = field(default_factory=dict)
     """By key, what the value is, where it is neither input nor output of a call."""
+    joined: dict[str, list[str]] = field(default_factory=dict)
+    """By key of a value that is others in a row, the keys of these."""
     notes: dict[str, str] = field(default_factory=dict)
     """By layer, what of it is not compared, and why."""
     precision: str | None = None
@@ -52,7 +54,9 @@ class Comparison:
     stopped: TorchportError | None = None
     """The error at which the lock-step run ended before its time."""
     emulate: Emulate | None = None
-    """What the reference computes in a class of arithmetic, if it can be run so."""
+    """What the reference computes in a class of arithmetic; None where no noise floor is measured."""
+    ends: Callable[[], Mapping[str, Tensor]] = dict
+    """The outputs of the whole reference in float64, by key."""
     subject: Explained | None = None
     """What is looked into for the cause of a difference."""
 
@@ -84,8 +88,9 @@ def _judge(
 ) -> Report:
     plan = comparison.plan
     _write_traces(comparison, files)
-    emulation = None if comparison.emulate is None else Emulation(arithmetic, comparison.emulate)
-    parity = compare_run(files, plan, rules, steps, emulation=emulation)
+    emulate = comparison.emulate
+    reference = None if emulate is None else Reference(arithmetic, emulate, comparison.ends)
+    parity = compare_run(files, plan, rules, steps, reference=reference)
     if rules is NOISE_FLOOR and comparison.precision is not None:
         parity = parity.model_copy(update={"rule": f"{parity.rule} in {comparison.precision}"})
     divergence = parity.first_divergence

@@ -24,6 +24,7 @@ from torchport.parity.rulebook import NOISE_FLOOR, Choice, Judged, RuleBook
 from torchport.parity.tolerance import Verdict
 from torchport.trace.plan import Call, Event, checked_events
 from torchport.trace.reading import Trace
+from torchport.trace.residual import residual
 
 
 class _Finding(NamedTuple):
@@ -60,6 +61,7 @@ def compare_traces(
     judged: Callable[[Layer], None] | None = None,
     operations: Mapping[str, Sequence[str]] | None = None,
     coarser: Mapping[str, torch.Tensor] | None = None,
+    ends: Mapping[str, torch.Tensor] | None = None,
 ) -> Parity:
     """Judge every call of a port by its own error, and the model's outputs by the chained error.
 
@@ -67,6 +69,7 @@ def compare_traces(
     rule for each value. `judged` is called with each layer as soon as it is judged. `operations` lists
     the operations of a call in the order of execution, for traces that hold them. `coarser` has what
     the candidate's arithmetic computes from golden inputs, if it is coarser than eager PyTorch's.
+    `ends` has outputs of the whole model in float64.
     """
     with ExitStack() as stack:
 
@@ -79,7 +82,9 @@ def compare_traces(
             lockstep=opened(lockstep),
             chained=opened(chained),
         )
-        return _Comparison(traces, list(calls), rules, judged, operations or {}, coarser or {}).run(events)
+        return _Comparison(
+            traces, list(calls), rules, judged, operations or {}, coarser or {}, ends or {}
+        ).run(events)
 
 
 class _Comparison:
@@ -91,8 +96,9 @@ class _Comparison:
         judged: Callable[[Layer], None] | None,
         operations: Mapping[str, Sequence[str]],
         coarser: Mapping[str, torch.Tensor],
+        ends: Mapping[str, torch.Tensor],
     ) -> None:
-        self.traces, self.judged, self.coarser = traces, judged, coarser
+        self.traces, self.judged, self.coarser, self.ends = traces, judged, coarser, ends
         self.calls = {call.name: call for call in calls}
         self.rules = rules
         self.own: dict[str, list[_Finding]] = defaultdict(list)
@@ -194,15 +200,17 @@ class _Comparison:
             handed_on = stored != key and key not in call.outputs
             return None if handed_on else _missing(call, what, key)
         truth = self.traces.truth
-        residual = truth.get(stored) if truth is not None and truth.has(stored) else None
-        return self._judged(call, what, key, lockstep.get(key), self.rules.own, residual)
+        distance = truth.get(stored) if truth is not None and truth.has(stored) else None
+        return self._judged(call, what, key, lockstep.get(key), self.rules.own, distance)
 
     def _measure_chained(self, call: Call, what: str, key: str) -> _Finding:
         chained = self.traces.chained
         stored = key if key in chained else self.traces.golden.resolve(key)
         if stored not in chained:
             return _missing(call, what, key)
-        return self._judged(call, what, key, chained.get(stored), self.rules.chained, None)
+        end = self.ends.get(key)
+        distance = None if end is None else residual(self.traces.golden.get(key), end)
+        return self._judged(call, what, key, chained.get(stored), self.rules.chained, distance)
 
     def _judged(
         self,
@@ -211,14 +219,14 @@ class _Comparison:
         key: str,
         candidate: torch.Tensor,
         choose: Choice,
-        residual: torch.Tensor | None,
+        distance: torch.Tensor | None,
     ) -> _Finding:
         golden = self.traces.golden.get(key)
         rule = choose(Judged(key, dtypes.name_of(golden.dtype), dtypes.name_of(candidate.dtype)))
-        coarser = None if residual is None else self.coarser.get(key)
-        metrics = compare(golden, candidate, residual, rtol=rule.rtol, atol=rule.atol, coarser=coarser)
+        coarser = None if distance is None else self.coarser.get(key)
+        metrics = compare(golden, candidate, distance, rtol=rule.rtol, atol=rule.atol, coarser=coarser)
         verdict = rule.judge(metrics)
-        elements = _elements(golden, candidate, residual, metrics, verdict)
+        elements = _elements(golden, candidate, distance, metrics, verdict)
         reason = verdict.reason if elements is None else f"{verdict.reason}: {elements}"
         measured = Measured(
             **dict(metrics),
@@ -295,15 +303,15 @@ class _Comparison:
 def _elements(
     golden: torch.Tensor,
     candidate: torch.Tensor,
-    residual: torch.Tensor | None,
+    distance: torch.Tensor | None,
     metrics: Metrics,
     verdict: Verdict,
 ) -> Elements | None:
     """The elements that are wrong, if a bin is out of bounds."""
     bin = None if metrics.noise is None else metrics.noise.bin
-    if bin is None or verdict.bin_limit is None or residual is None:
+    if bin is None or verdict.bin_limit is None or distance is None:
         return None
-    return wrong_elements(golden, candidate, residual, bin, verdict.bin_limit)
+    return wrong_elements(golden, candidate, distance, bin, verdict.bin_limit)
 
 
 def _nodes_by_call(traces: _Traces, operations: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from torchport.arithmetic.classes import EAGER, Arithmetic
-from torchport.arithmetic.ported import emulated_values
+from torchport.arithmetic.ported import emulated_values, wide_outputs
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
@@ -23,7 +23,7 @@ from torchport.parity.rulebook import RuleBook
 from torchport.porting.conversion import Converted
 from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
-from torchport.runs.verdict import Emulation, compare_run, written
+from torchport.runs.verdict import Reference, compare_run, written
 from torchport.targets.base import Artifact, Mode, Stopped, Todo
 from torchport.trace.reading import Trace
 
@@ -42,8 +42,8 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
     operations = {
         call.name: [node.name for node in graph.modules[call.module].nodes] for call in plan.calls.values()
     }
-    emulation = Emulation(EAGER, partial(_emulated, files, graph))
-    parity = compare_run(files, plan, rules, steps, operations, emulation)
+    reference = Reference(EAGER, partial(_emulated, files, graph), partial(_ends, files, graph))
+    parity = compare_run(files, plan, rules, steps, operations, reference)
     if parity.passed and stopped is not None:
         raise RunError("TP0601", f"the port stopped: {stopped.message}")
     report = Report.of_parity(
@@ -61,10 +61,19 @@ def _emulated(
     files: RunFolder, graph: Graph, arithmetic: Arithmetic, calls: Collection[str]
 ) -> Mapping[str, Tensor]:
     """What the model computes in a class of arithmetic, by its recording."""
-    tied = {name: weight.tied_to for name, weight in graph.weights.items() if weight.tied_to is not None}
-    weights = FileWeights(files.captured("weights"), tied) if graph.weights else {}
     with Trace(files.captured("trace")) as golden:
-        return emulated_values(graph, weights, make_plan(graph), golden.get, arithmetic, calls)
+        return emulated_values(graph, _weights(files, graph), make_plan(graph), golden.get, arithmetic, calls)
+
+
+def _ends(files: RunFolder, graph: Graph) -> Mapping[str, Tensor]:
+    """The outputs of the whole model in float64."""
+    with Trace(files.captured("trace")) as golden:
+        return wide_outputs(graph, _weights(files, graph), make_plan(graph), golden.get)
+
+
+def _weights(files: RunFolder, graph: Graph) -> Mapping[str, Tensor]:
+    tied = {name: weight.tied_to for name, weight in graph.weights.items() if weight.tied_to is not None}
+    return FileWeights(files.captured("weights"), tied) if graph.weights else {}
 
 
 def explain(

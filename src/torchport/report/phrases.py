@@ -3,6 +3,7 @@
 import math
 from decimal import ROUND_FLOOR, Decimal
 
+from torchport.arithmetic.classes import find_arithmetic
 from torchport.parity.result import Divergence, Layer, Measured, Operation, Suggestion
 from torchport.runs.report import Report
 
@@ -51,10 +52,18 @@ def facts(report: Report) -> list[tuple[str, str]]:
     known += [("chained", error(chained)), ("source", divergence.source or "unknown")]
     if divergence.operation is not None:
         known.append(("operation", _operation(divergence.operation, divergence.reason)))
+    if (computes := _arithmetic(report, divergence)) is not None:
+        known.append(("computes", computes))
     known += [("suggest", suggestion(one)) for one in divergence.suggestions]
     if divergence.snippet is not None:
         known.append(("snippet", divergence.snippet))
     return known
+
+
+def _arithmetic(report: Report, divergence: Divergence) -> str | None:
+    """How the culprit computes, if a class of arithmetic explains its error."""
+    name = next((one.arithmetic for one in report.layers if one.name == divergence.layer), None)
+    return None if name is None else find_arithmetic(name).text
 
 
 def _operation(found: Operation, said: str) -> str:

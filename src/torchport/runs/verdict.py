@@ -29,11 +29,14 @@ Emulate = Callable[[Arithmetic, Collection[str]], Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True)
-class Emulation:
-    """The arithmetic that a candidate declares, and the reference in any."""
+class Reference:
+    """The reference, to be run again in other ways where a candidate is out of bounds."""
 
-    declared: Arithmetic
-    values: Emulate
+    arithmetic: Arithmetic
+    """The class that the candidate declares."""
+    emulate: Emulate
+    ends: Callable[[], Mapping[str, Tensor]]
+    """The outputs of the whole model in float64, by key; none if it cannot be run so."""
 
 
 def compare_run(
@@ -42,12 +45,12 @@ def compare_run(
     rules: RuleBook,
     steps: Steps,
     operations: Mapping[str, Sequence[str]] | None = None,
-    emulation: Emulation | None = None,
+    reference: Reference | None = None,
 ) -> Parity:
     """Compares what the candidate computed with the recording, call by call."""
     truth = files.captured("truth")
 
-    def compared(coarser: Mapping[str, Tensor] | None = None) -> Parity:
+    def compared(**measured: Mapping[str, Tensor]) -> Parity:
         return compare_traces(
             files.captured("trace"),
             files.record("lockstep"),
@@ -57,21 +60,24 @@ def compare_run(
             truth=truth if truth.is_file() else None,
             rules=rules,
             operations=operations,
-            coarser=coarser,
+            **measured,
             judged=lambda layer: steps.watch(LayerJudged(layer)),
         )
 
     with steps.step("compare", "comparing every layer"):
         parity = compared()
-        suspicious = _failed(parity)
-        if not suspicious or emulation is None or not truth.is_file():
+        if parity.first_divergence is None or reference is None or not truth.is_file():
             return parity
-        if emulation.declared != EAGER:
-            parity = compared(emulation.values(emulation.declared, suspicious))
-        names = dict.fromkeys(suspicious - _failed(parity), emulation.declared.name)
-        asked = suspicious - set(names) if emulation.declared == FLOAT32 else suspicious
+        measured, suspicious = {}, _failed(parity)
+        if suspicious and reference.arithmetic != EAGER:
+            measured["coarser"] = reference.emulate(reference.arithmetic, suspicious)
+            parity = compared(**measured)
+        if not _failed(parity) and parity.first_divergence is not None:
+            parity = compared(**measured, ends=reference.ends())
+        names = dict.fromkeys(suspicious - _failed(parity), reference.arithmetic.name)
+        asked = suspicious - set(names) if reference.arithmetic == FLOAT32 else suspicious
         try:
-            names |= _arithmetics(parity, files, emulation, asked)
+            names |= _arithmetics(parity, files, reference, asked)
         except Exception as error:  # The verdict stands, whatever goes wrong in looking for a name.
             steps.say(f"the arithmetic could not be named: {type(error).__name__}: {error}")
         return _named(parity, names)
@@ -81,7 +87,7 @@ def _failed(parity: Parity) -> set[str]:
     return {layer.name for layer in parity.layers if not layer.passed}
 
 
-def _arithmetics(parity: Parity, files: RunFolder, emulation: Emulation, asked: set[str]) -> dict[str, str]:
+def _arithmetics(parity: Parity, files: RunFolder, reference: Reference, asked: set[str]) -> dict[str, str]:
     """The classes of arithmetic that explain the layers that are asked for, by the name of the layer."""
     coarse = [layer for layer in parity.layers if layer.name in asked and _may_be_coarse(layer)][:NAMED]
     if not coarse:
@@ -91,7 +97,7 @@ def _arithmetics(parity: Parity, files: RunFolder, emulation: Emulation, asked: 
 
     def computed(arithmetic: Arithmetic, key: str) -> Tensor | None:
         if arithmetic not in values:
-            values[arithmetic] = emulation.values(arithmetic, calls)
+            values[arithmetic] = reference.emulate(arithmetic, calls)
         return values[arithmetic].get(key)
 
     found: dict[str, str] = {}
