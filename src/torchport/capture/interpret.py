@@ -21,6 +21,7 @@ Watch = Callable[[str, torch.Tensor], torch.Tensor]
 """Takes a trace key and the value there, and returns the value to continue with."""
 
 _WIDE = {"float16", "bfloat16", "float32"}
+_RMS_NORM = "aten.rms_norm.default"
 
 
 class Interpreter:
@@ -97,6 +98,8 @@ class Interpreter:
         return self.apply(node, g.map_args(node.args, evaluate), g.map_args(node.kwargs, evaluate))
 
     def apply(self, node: g.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.truth and node.op == _RMS_NORM:
+            args, kwargs = _with_own_eps(node, args, kwargs)
         return self.overload(node.op)(*args, **kwargs)
 
     def _value(self, ref: g.Ref, values: dict[str, Any], module: g.Module) -> torch.Tensor:
@@ -115,6 +118,17 @@ class Interpreter:
         The weights are the model's own tensors, so a run must not write to them.
         """
         return operations.overload(name.replace("aten.copy_.", "aten.copy."))
+
+
+def _with_own_eps(
+    node: g.Node, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The operands of a norm whose eps is that of its dtype: the dtype that it has in the model, not float64."""
+    given = dict(zip(("input", "normalized_shape", "weight", "eps"), args, strict=False)) | kwargs
+    meta = node.outputs[0]
+    if given.get("eps") is None and meta is not None:
+        given["eps"] = torch.finfo(getattr(torch, meta.dtype)).eps
+    return (), given
 
 
 def _last_uses(module: g.Module) -> dict[int, list[str]]:

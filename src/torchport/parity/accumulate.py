@@ -7,6 +7,7 @@ exact as float64 is. A sum over n elements is off by at most n * 2**-53 of the s
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,10 @@ class Sums:
         self.nan_golden = self.nan_candidate = 0
         self.nan_mismatches = self.inf_mismatches = 0
         self.absolute_error = self.squared_error = 0.0
-        self.golden_squares = self.candidate_squares = self.product = 0.0
+        self.golden_squares: Any = 0.0
+        self.candidate_squares: Any = 0.0
+        self.product: Any = 0.0
+        """These may be beyond float64."""
         self.max_abs = self.max_rel = self.excess = self.golden_max = 0.0
         self.with_truth = 0
         self.floor_squares = self.distance_squares = self.coarser_squares = 0.0
@@ -80,13 +84,13 @@ class Sums:
         with np.errstate(all="ignore"):
             (wide,) = self._rows(1, both)
             wide[:] = both
-            squares = float(_dots(wide, wide).real)
-            if not math.isfinite(squares):
+            squares = _dots(wide, wide).real
+            if not np.isfinite(squares):
                 not_a_number = int(np.isnan(wide).sum())
                 self.nan_golden += not_a_number
                 self.nan_candidate += not_a_number
                 wide = wide[np.isfinite(wide)]
-                squares = float(_dots(wide, wide).real)
+                squares = _finite_dots(wide, wide).real
             if wide.size:
                 self.golden_max = max(self.golden_max, float(_abs(wide).max()))
         self.finite += wide.size
@@ -123,8 +127,8 @@ class Sums:
             return math.nan
         if self.golden_squares == 0.0 and self.candidate_squares == 0.0:
             return 1.0
-        norms = math.sqrt(self.golden_squares) * math.sqrt(self.candidate_squares)
-        return max(-1.0, min(1.0, self.product / norms)) if norms else 0.0
+        norms = np.sqrt(self.golden_squares) * np.sqrt(self.candidate_squares)
+        return max(-1.0, min(1.0, float(self.product / norms))) if norms else 0.0
 
     def _over(self, total: float, number: int) -> float:
         if number:
@@ -162,9 +166,10 @@ class Sums:
                 self._add_nonfinite(start, rows[0], rows[1], finite)
                 places = np.flatnonzero(finite)
                 rows = rows[:, finite]
-                squares = _dots(rows, rows)
                 residual = None if residual is None else residual[finite]
                 coarser = None if coarser is None else coarser[finite]
+        if not np.isfinite(squares).all():
+            squares = _finite_dots(rows, rows)
         if residual is not None:
             self._add_distances(rows[0], rows[2], residual, coarser)
         self._add_rows(start, rows, squares, places)
@@ -192,12 +197,12 @@ class Sums:
         golden, candidate, difference = rows
         if not golden.size:
             return
-        of_golden, of_candidate, of_difference = squares.real.tolist()
+        of_golden, of_candidate, of_difference = squares.real
         self.finite += golden.size
         self.golden_squares += of_golden
         self.candidate_squares += of_candidate
         self.squared_error += of_difference
-        self.product += float(_dots(golden, candidate).real)
+        self.product += _finite_dots(golden, candidate).real
         magnitude, error = _abs(golden), _abs(difference)
         self.golden_max = max(self.golden_max, float(magnitude.max()))
         worst = int(error.argmax())
@@ -260,6 +265,14 @@ class Sums:
         if self._room.size < number * like.size:
             self._room = np.empty(number * like.size)
         return self._room[: number * like.size].reshape(number, like.size)
+
+
+def _finite_dots(first: np.ndarray, second: np.ndarray) -> Any:
+    """The same for finite numbers whose products may be beyond float64."""
+    dots = _dots(first, second)
+    if np.isfinite(dots).all():
+        return dots
+    return _dots(first.astype(np.clongdouble if first.dtype.kind == "c" else np.longdouble), second)
 
 
 def _abs(row: np.ndarray) -> np.ndarray:

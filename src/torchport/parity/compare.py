@@ -129,6 +129,7 @@ class _Comparison:
             first_divergence=divergence,
             outputs=_worst(outputs),
             compared=compared,
+            without_truth=sum(_lacks_truth(finding) for found in self.own.values() for finding in found),
         )
 
     def _enter(self, call: Call) -> None:
@@ -298,6 +299,14 @@ class _Comparison:
             metrics=finding.measured,
             key=finding.key,
         )
+
+
+def _lacks_truth(finding: _Finding) -> bool:
+    """Whether a value was judged without the truth, although its dtype has a wider one."""
+    measured = finding.measured
+    if measured is None or measured.numel == 0 or measured.golden_dtype not in dtypes.WITH_TRUTH:
+        return False
+    return measured.noise is None or measured.noise.unknown > 0
 
 
 def _elements(

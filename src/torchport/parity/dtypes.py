@@ -18,6 +18,8 @@ class Tolerances(NamedTuple):
     atol: float
 
 
+WITH_TRUTH = ("float16", "bfloat16", "float32")
+"""The floats of which float64 tells the truth."""
 EXACT = Tolerances(0.0, 0.0)
 
 

@@ -237,8 +237,8 @@ def _finish(sums: Sums, pair: ComparedPair, with_noise: bool) -> Metrics:
         max_abs=sums.largest(sums.max_abs),
         mean_abs=sums.mean(sums.absolute_error),
         max_rel=sums.largest(sums.max_rel),
-        mse=mse,
-        rmse=math.sqrt(mse),
+        mse=float(mse),
+        rmse=_root(mse),
         cosine=sums.cosine(),
         mismatch_pct=100.0 * sums.mismatches / sums.count if sums.count else 0.0,
         worst_index=worst,
@@ -246,12 +246,17 @@ def _finish(sums: Sums, pair: ComparedPair, with_noise: bool) -> Metrics:
         nan_candidate=sums.nan_candidate,
         nan_mismatches=sums.nan_mismatches,
         inf_mismatches=sums.inf_mismatches,
-        golden_rms=math.sqrt(sums.mean(sums.golden_squares)),
+        golden_rms=_root(sums.mean(sums.golden_squares)),
         golden_max=sums.largest(sums.golden_max),
         excess=sums.largest(sums.excess),
         noise=noise,
         **_described(pair),
     )
+
+
+def _root(mean_square: float) -> float:
+    """The square root, also of a number beyond float64."""
+    return float(np.sqrt(mean_square))
 
 
 def _worst(bins: Bins, dtype: str) -> Bin | None:

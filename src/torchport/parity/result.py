@@ -128,3 +128,5 @@ class Parity(BaseModel):
     """The worst of the model's outputs, chained: the error that users will see."""
     compared: int
     """The number of values that were compared in lock-step, without empty ones."""
+    without_truth: int = 0
+    """Of these, the floats that were judged by fixed tolerances because their float64 truth is not known."""

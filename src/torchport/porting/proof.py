@@ -54,7 +54,7 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
         files=_places(files),
         stopped=None if stopped is None else stopped.message,
     )
-    return written(report.model_copy(update={"notes": _notes(files)}), files)
+    return written(report.model_copy(update={"notes": (*report.notes, *_notes(files))}), files)
 
 
 def _emulated(

@@ -84,6 +84,7 @@ class Report(BaseModel):
             todos=todos,
             outputs=parity.outputs,
             compared=parity.compared,
+            notes=_notes(parity),
             stopped=stopped,
             seconds=dict(seconds or {}),
             report=None if report is None else str(report),
@@ -157,3 +158,10 @@ def _row(layer: Layer) -> dict[str, Any]:
 _TEXTS = ("name", "type", "passed", "rule", "reason", "source")
 _NUMBERS = ("max_abs", "mean_abs", "max_rel", "mse", "rmse", "cosine", "mismatch_pct", "ratio")
 _COLUMNS = [*_TEXTS, *(f"{side}_{number}" for side in ("own", "chained") for number in _NUMBERS)]
+
+
+def _notes(parity: Parity) -> tuple[str, ...]:
+    if not parity.without_truth:
+        return ()
+    count = f"{parity.without_truth} of {parity.compared} values"
+    return (f"no float64 truth is known of {count}: these are judged by the tolerances of assert_close",)
