@@ -64,8 +64,10 @@ test-rust: cargo
 	@cargo test --quiet
 
 test-python: setup cargo chromium
-	@echo "== Python tests"
-	@$(BIN)/pytest -q
+	@echo "== Python tests that build nothing, in two workers"
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and not builds and not browser"
+	@echo "== Python tests that build ports, or open a browser"
+	@$(BIN)/pytest -q -m "not zoo and (builds or browser)"
 
 zoo: setup cargo
 	@$(BIN)/pytest -q -m zoo

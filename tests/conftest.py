@@ -18,6 +18,7 @@ import pytest
 NO_BUILDS = Path(__file__).parent / "no_builds"
 TIERS = {"cargo": "builds", "chromium": "browser"}
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.pop("COLUMNS", None)  # Text is as wide as torchport itself makes it.
 # Some virtual machines say that they have AMX and die of an illegal instruction when oneDNN takes their word for it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 

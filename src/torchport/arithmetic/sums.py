@@ -38,7 +38,8 @@ def total(values: Tensor, dims: Sequence[int], arithmetic: Arithmetic) -> Tensor
     axes = sorted({dim % values.ndim for dim in dims}) if values.ndim else []
     rest = [axis for axis in range(values.ndim) if axis not in axes]
     shape = [values.shape[axis] for axis in rest]
-    terms = values.permute(*axes, *rest).reshape(prod(values.shape[axis] for axis in axes), -1)
+    count = prod(values.shape[axis] for axis in axes)
+    terms = values.detach().permute([*axes, *rest]).reshape(count, prod(shape))
     if arithmetic.running_sum is None:
         return terms.sum(0).reshape(shape)
     if arithmetic == FLOAT32:

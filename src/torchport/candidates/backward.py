@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
-from torchport.arithmetic.emulation import Emulated
 from torchport.candidates import leaves, precision
 from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
+from torchport.candidates.emulated import run_again
 from torchport.candidates.explaining import ComparedGradients
 from torchport.candidates.forward import notes_on, source_of
 from torchport.candidates.names import Map
@@ -132,7 +132,9 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) ->
     )
     comparison = compared_gradients_of(found)
     if measured:
-        comparison.ends = lambda: with_joined(_ends(pair, loss, ours.tensors), comparison)
+        ends = partial(_ends, pair, loss, ours.tensors)
+        comparison.ends = lambda: with_joined(ends(None), comparison)
+        comparison.emulate_all = lambda arithmetic: with_joined(ends(arithmetic), comparison)
         comparison.emulate = lambda arithmetic, _: _emulated(
             pair, arithmetic, lambda side: cut(side, ours.tensors)
         )
@@ -222,25 +224,30 @@ def _truth(reference: WatchedModel, cut: Callable[[WatchedModel], Gradients]) ->
 def _emulated(
     pair: ModelPair, arithmetic: Arithmetic, cut: Callable[[WatchedModel], Gradients]
 ) -> Mapping[str, Tensor]:
-    """The gradients of the reference in a class of arithmetic, and in the candidate's dtype if that is coarser."""
-    dtype = pair.coarser
-    side = pair.reference if dtype is None else pair.reference.in_dtype(dtype)
-    cast = nullcontext() if dtype is None else precision.in_dtype(pair.reference.model, dtype)
-    try:
-        with undisturbed(pair), torch.enable_grad(), cast, Emulated(arithmetic):
-            return {key: value for key, value in cut(side).items() if value is not None}
-    except TorchportError:
-        return {}
+    """The gradients of the reference in a class of arithmetic, from golden values."""
+    return _there(pair, arithmetic, cut)
 
 
-def _ends(pair: ModelPair, loss: Loss | None, parameters: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The gradients of the whole reference in float64; nothing where it cannot be run so."""
+def _ends(
+    pair: ModelPair, loss: Loss | None, parameters: Mapping[str, Tensor], arithmetic: Arithmetic | None
+) -> Mapping[str, Tensor]:
+    """The gradients of the whole reference in a class of arithmetic, or in float64."""
+    return _there(pair, arithmetic, lambda side: _flow(side, Flow(), loss, parameters)[1])
+
+
+def _there(
+    pair: ModelPair, arithmetic: Arithmetic | None, run: Callable[[WatchedModel], Gradients]
+) -> Mapping[str, Tensor]:
+    """Those gradients that are there; none if the reference cannot be run so."""
     try:
-        with undisturbed(pair), torch.enable_grad(), precision.in_float64(pair.reference.model):
-            _, found = _flow(pair.reference.in_dtype(torch.float64), Flow(), loss, parameters)
+        with (
+            undisturbed(pair),
+            torch.enable_grad(),
+            run_again(pair.reference, pair.coarser, arithmetic) as side,
+        ):
+            return {key: value for key, value in run(side).items() if value is not None}
     except TorchportError:
         return {}
-    return {key: value for key, value in found.items() if value is not None}
 
 
 def _in_the_candidates_dtype(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from contextlib import nullcontext
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -43,6 +43,20 @@ class _Within:
         self.stack.pop()
         self.mode.is_on = self.stack[-1]
         return returned
+
+
+@contextmanager
+def run_again(
+    reference: WatchedModel, dtype: torch.dtype | None, arithmetic: Arithmetic | None
+) -> Iterator[WatchedModel]:
+    """The reference in a class of arithmetic, and in `dtype` if that is given; without a class, in float64."""
+    if arithmetic is None:
+        with precision.in_float64(reference.model):
+            yield reference.in_dtype(torch.float64)
+        return
+    cast = nullcontext() if dtype is None else precision.in_dtype(reference.model, dtype)
+    with cast, Emulated(arithmetic):
+        yield reference if dtype is None else reference.in_dtype(dtype)
 
 
 def emulated_forward(

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
 from torchport.candidates import leaves, precision
 from torchport.candidates.cuts import Flow
-from torchport.candidates.emulated import emulated_forward
+from torchport.candidates.emulated import emulated_forward, run_again
 from torchport.candidates.explaining import ComparedValues
 from torchport.candidates.golden import GoldenPlan, Recording, make_plan
 from torchport.candidates.leaves import partners
@@ -100,7 +100,8 @@ def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
                 comparison.golden = _in_the_candidates_dtype(pair.reference, plan, dtype)
             comparison.truth = _truth(pair.reference, plan)
             comparison.emulate = partial(_emulated, pair, plan)
-            comparison.ends = partial(_ends, pair, plan)
+            comparison.ends = partial(_ends, pair, plan, None)
+            comparison.emulate_all = partial(_ends, pair, plan)
     with steps.step("run", "running the candidate"):
         probe = LockStep(plan, set(wrong))
         try:
@@ -196,11 +197,11 @@ def _emulated(
         return emulated_forward(pair.reference, plan, pair.coarser, arithmetic, calls)
 
 
-def _ends(pair: ModelPair, plan: GoldenPlan) -> Mapping[str, Tensor]:
-    """The outputs of the whole reference in float64; nothing where it cannot be run so."""
+def _ends(pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic | None) -> Mapping[str, Tensor]:
+    """The outputs of the whole reference in a class of arithmetic, or in float64; nothing if it cannot be run so."""
     try:
-        with undisturbed(pair), torch.no_grad(), precision.in_float64(pair.reference.model):
-            result = pair.reference.in_dtype(torch.float64).run(Passive())
+        with undisturbed(pair), torch.no_grad(), run_again(pair.reference, pair.coarser, arithmetic) as side:
+            result = side.run(Passive())
     except TorchportError:
         return {}
     tensors = [tensor for _, tensor in leaves.tensors(result)]

@@ -57,6 +57,8 @@ class Comparison:
     """What the reference computes in a class of arithmetic; None where no noise floor is measured."""
     ends: Callable[[], Mapping[str, Tensor]] = dict
     """The outputs of the whole reference in float64, by key."""
+    emulate_all: Callable[[Arithmetic], Mapping[str, Tensor]] = lambda _: {}
+    """The outputs of the whole reference in a class of arithmetic, by key."""
     subject: Explained | None = None
     """What is looked into for the cause of a difference."""
 
@@ -89,7 +91,8 @@ def _judge(
     plan = comparison.plan
     _write_traces(comparison, files)
     emulate = comparison.emulate
-    reference = None if emulate is None else Reference(arithmetic, emulate, comparison.ends)
+    whole = comparison.ends, comparison.emulate_all
+    reference = None if emulate is None else Reference(arithmetic, emulate, *whole)
     parity = compare_run(files, plan, rules, steps, reference=reference)
     if rules is NOISE_FLOOR and comparison.precision is not None:
         parity = parity.model_copy(update={"rule": f"{parity.rule} in {comparison.precision}"})

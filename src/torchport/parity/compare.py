@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import torch
@@ -21,10 +22,12 @@ from torchport.parity.metrics import Metrics, compare
 from torchport.parity.picture import Picture, draw
 from torchport.parity.result import Divergence, Failure, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, Choice, Judged, RuleBook
-from torchport.parity.tolerance import Verdict
+from torchport.parity.tolerance import NoiseFloor, Verdict
 from torchport.trace.plan import Call, Event, checked_events
 from torchport.trace.reading import Trace
 from torchport.trace.residual import residual
+
+USUAL = "tolerances of assert_close (no float64 truth)"
 
 
 class _Finding(NamedTuple):
@@ -36,10 +39,26 @@ class _Finding(NamedTuple):
     reason: str | None
     measured: Measured | None
     key: str
+    lacks_truth: bool = False
+    """Whether the rule asked for the truth of the value, and it is not known."""
 
     @property
     def is_evidence(self) -> bool:
         return self.measured is not None and self.measured.numel > 0
+
+
+Values = Mapping[str, torch.Tensor]
+
+
+class Again(NamedTuple):
+    """What the reference computes when it is run again in other ways, by key. Each may lack any value."""
+
+    coarser: Values = MappingProxyType({})
+    """In the candidate's arithmetic, from golden inputs."""
+    ends: Values = MappingProxyType({})
+    """The outputs of the whole model in float64."""
+    coarser_ends: Values = MappingProxyType({})
+    """The outputs of the whole model in the candidate's arithmetic."""
 
 
 class _Traces(NamedTuple):
@@ -60,16 +79,14 @@ def compare_traces(
     rules: RuleBook = NOISE_FLOOR,
     judged: Callable[[Layer], None] | None = None,
     operations: Mapping[str, Sequence[str]] | None = None,
-    coarser: Mapping[str, torch.Tensor] | None = None,
-    ends: Mapping[str, torch.Tensor] | None = None,
+    again: Again | None = None,
 ) -> Parity:
     """Judge every call of a port by its own error, and the model's outputs by the chained error.
 
     `calls` are in the order in which they end, `events` in the order of execution. `rules` chooses the
     rule for each value. `judged` is called with each layer as soon as it is judged. `operations` lists
-    the operations of a call in the order of execution, for traces that hold them. `coarser` has what
-    the candidate's arithmetic computes from golden inputs, if it is coarser than eager PyTorch's.
-    `ends` has outputs of the whole model in float64.
+    the operations of a call in the order of execution, for traces that hold them. `again` has what the
+    reference computes when it is run again in other ways.
     """
     with ExitStack() as stack:
 
@@ -82,9 +99,7 @@ def compare_traces(
             lockstep=opened(lockstep),
             chained=opened(chained),
         )
-        return _Comparison(
-            traces, list(calls), rules, judged, operations or {}, coarser or {}, ends or {}
-        ).run(events)
+        return _Comparison(traces, list(calls), rules, judged, operations or {}, again or Again()).run(events)
 
 
 class _Comparison:
@@ -95,10 +110,9 @@ class _Comparison:
         rules: RuleBook,
         judged: Callable[[Layer], None] | None,
         operations: Mapping[str, Sequence[str]],
-        coarser: Mapping[str, torch.Tensor],
-        ends: Mapping[str, torch.Tensor],
+        again: Again,
     ) -> None:
-        self.traces, self.judged, self.coarser, self.ends = traces, judged, coarser, ends
+        self.traces, self.judged, self.again = traces, judged, again
         self.calls = {call.name: call for call in calls}
         self.rules = rules
         self.own: dict[str, list[_Finding]] = defaultdict(list)
@@ -122,14 +136,15 @@ class _Comparison:
         divergence = self._divergence(outputs)
         compared = sum(finding.is_evidence for found in self.own.values() for finding in found)
         proven = compared > 0 and any(finding.is_evidence for finding in outputs)
+        without_truth = sum(finding.lacks_truth for found in self.own.values() for finding in found)
         return Parity(
             passed=proven and divergence is None,
-            rule=self.rules.name,
+            rule=USUAL if without_truth and without_truth == compared else self.rules.name,
             layers=tuple(self.layers[name] for name in self.calls),
             first_divergence=divergence,
             outputs=_worst(outputs),
             compared=compared,
-            without_truth=sum(_lacks_truth(finding) for found in self.own.values() for finding in found),
+            without_truth=without_truth,
         )
 
     def _enter(self, call: Call) -> None:
@@ -202,16 +217,18 @@ class _Comparison:
             return None if handed_on else _missing(call, what, key)
         truth = self.traces.truth
         distance = truth.get(stored) if truth is not None and truth.has(stored) else None
-        return self._judged(call, what, key, lockstep.get(key), self.rules.own, distance)
+        coarser = self.again.coarser.get(key)
+        return self._judged(call, what, key, lockstep.get(key), self.rules.own, distance, coarser)
 
     def _measure_chained(self, call: Call, what: str, key: str) -> _Finding:
         chained = self.traces.chained
         stored = key if key in chained else self.traces.golden.resolve(key)
         if stored not in chained:
             return _missing(call, what, key)
-        end = self.ends.get(key)
+        end = self.again.ends.get(key)
         distance = None if end is None else residual(self.traces.golden.get(key), end)
-        return self._judged(call, what, key, chained.get(stored), self.rules.chained, distance)
+        coarser = self.again.coarser_ends.get(key)
+        return self._judged(call, what, key, chained.get(stored), self.rules.chained, distance, coarser)
 
     def _judged(
         self,
@@ -221,10 +238,10 @@ class _Comparison:
         candidate: torch.Tensor,
         choose: Choice,
         distance: torch.Tensor | None,
+        coarser: torch.Tensor | None,
     ) -> _Finding:
         golden = self.traces.golden.get(key)
         rule = choose(Judged(key, dtypes.name_of(golden.dtype), dtypes.name_of(candidate.dtype)))
-        coarser = None if distance is None else self.coarser.get(key)
         metrics = compare(golden, candidate, distance, rtol=rule.rtol, atol=rule.atol, coarser=coarser)
         verdict = rule.judge(metrics)
         elements = _elements(golden, candidate, distance, metrics, verdict)
@@ -238,7 +255,8 @@ class _Comparison:
             reason=reason,
             elements=elements,
         )
-        return _Finding(call.name, what, verdict.passed, reason, measured, key)
+        lacks_truth = isinstance(rule, NoiseFloor) and _lacks_truth(metrics)
+        return _Finding(call.name, what, verdict.passed, reason, measured, key, lacks_truth)
 
     def _layer(self, call: Call) -> Layer:
         found, chained = self.own[call.name], self.chained[call.name]
@@ -301,12 +319,11 @@ class _Comparison:
         )
 
 
-def _lacks_truth(finding: _Finding) -> bool:
-    """Whether a value was judged without the truth, although its dtype has a wider one."""
-    measured = finding.measured
-    if measured is None or measured.numel == 0 or measured.golden_dtype not in dtypes.WITH_TRUTH:
+def _lacks_truth(metrics: Metrics) -> bool:
+    """Whether the truth of a value is not known, although its dtype has a wider one."""
+    if metrics.numel == 0 or metrics.golden_dtype not in dtypes.WITH_TRUTH:
         return False
-    return measured.noise is None or measured.noise.unknown > 0
+    return metrics.noise is None or metrics.noise.unknown > 0
 
 
 def _elements(

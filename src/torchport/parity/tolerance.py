@@ -157,8 +157,8 @@ class Drift:
     rule only says whether the errors that remain add up to something a user would notice.
 
     If the whole model in float64 is known, the candidate is measured against that, and may also be
-    `multiple` times as far from it as eager PyTorch is: a model that loses digits by itself, such as
-    `(x + 1e6) - 1e6`, loses them wherever it runs.
+    `multiple` times as far from it as eager PyTorch is, or as the reference is in the candidate's
+    arithmetic: a model that loses digits by itself, such as `(x + 1e6) - 1e6`, loses them wherever it runs.
     """
 
     multiple: float = 4.0
@@ -188,10 +188,11 @@ class Drift:
     def _beside_the_reference(self, noise: Noise, verdict: Verdict, least: float) -> Verdict:
         """The verdict by the distance of eager PyTorch from the whole model in float64, if that is kinder."""
         floors = max(
-            noise.candidate_rms / max(noise.floor_rms, least),
-            noise.candidate_max / max(noise.floor_max, least),
+            noise.candidate_rms / max(noise.floor_rms, noise.arithmetic_rms, least),
+            noise.candidate_max / max(noise.floor_max, noise.arithmetic_max, least),
         )
-        rule = f"drift within {self.multiple:g} times that of eager PyTorch"
+        whose = "the same arithmetic" if noise.arithmetic_rms > noise.floor_rms else "eager PyTorch"
+        rule = f"drift within {self.multiple:g} times that of {whose}"
         beside = _within(floors / self.multiple, rule, verdict.reason or "")
         return beside if beside.passed else verdict
 

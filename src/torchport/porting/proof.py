@@ -42,7 +42,8 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
     operations = {
         call.name: [node.name for node in graph.modules[call.module].nodes] for call in plan.calls.values()
     }
-    reference = Reference(EAGER, partial(_emulated, files, graph), partial(_ends, files, graph))
+    ends = partial(_ends, files, graph)
+    reference = Reference(EAGER, partial(_emulated, files, graph), ends, lambda _: {})
     parity = compare_run(files, plan, rules, steps, operations, reference)
     if parity.passed and stopped is not None:
         raise RunError("TP0601", f"the port stopped: {stopped.message}")

@@ -14,7 +14,7 @@ from torch import Tensor
 from torchport.arithmetic.classes import EAGER, FLOAT32, Arithmetic
 from torchport.arithmetic.naming import name_arithmetic
 from torchport.events import LayerJudged, Steps
-from torchport.parity.compare import compare_traces
+from torchport.parity.compare import Again, compare_traces
 from torchport.parity.result import Layer, Parity
 from torchport.parity.rulebook import RuleBook
 from torchport.runs.folder import RunFolder
@@ -37,6 +37,8 @@ class Reference:
     emulate: Emulate
     ends: Callable[[], Mapping[str, Tensor]]
     """The outputs of the whole model in float64, by key; none if it cannot be run so."""
+    emulate_all: Callable[[Arithmetic], Mapping[str, Tensor]]
+    """The outputs of the whole model in a class of arithmetic, by key; none if it cannot be run so."""
 
 
 def compare_run(
@@ -50,7 +52,7 @@ def compare_run(
     """Compares what the candidate computed with the recording, call by call."""
     truth = files.captured("truth")
 
-    def compared(**measured: Mapping[str, Tensor]) -> Parity:
+    def compared(again: Again) -> Parity:
         return compare_traces(
             files.captured("trace"),
             files.record("lockstep"),
@@ -60,22 +62,25 @@ def compare_run(
             truth=truth if truth.is_file() else None,
             rules=rules,
             operations=operations,
-            **measured,
+            again=again,
             judged=lambda layer: steps.watch(LayerJudged(layer)),
         )
 
     with steps.step("compare", "comparing every layer"):
-        parity = compared()
+        again = Again()
+        parity = compared(again)
         if parity.first_divergence is None or reference is None or not truth.is_file():
             return parity
-        measured, suspicious = {}, _failed(parity)
-        if suspicious and reference.arithmetic != EAGER:
-            measured["coarser"] = reference.emulate(reference.arithmetic, suspicious)
-            parity = compared(**measured)
+        suspicious, arithmetic = _failed(parity), reference.arithmetic
+        if suspicious and arithmetic != EAGER:
+            again = again._replace(coarser=reference.emulate(arithmetic, suspicious))
+            parity = compared(again)
         if not _failed(parity) and parity.first_divergence is not None:
-            parity = compared(**measured, ends=reference.ends())
-        names = dict.fromkeys(suspicious - _failed(parity), reference.arithmetic.name)
-        asked = suspicious - set(names) if reference.arithmetic == FLOAT32 else suspicious
+            parity = compared(
+                again._replace(ends=reference.ends(), coarser_ends=reference.emulate_all(arithmetic))
+            )
+        names = dict.fromkeys(suspicious - _failed(parity), arithmetic.name)
+        asked = suspicious - set(names) if arithmetic == FLOAT32 else suspicious
         try:
             names |= _arithmetics(parity, files, reference, asked)
         except Exception as error:  # The verdict stands, whatever goes wrong in looking for a name.
