@@ -165,4 +165,4 @@ def test_a_reference_without_truth_is_said_at_the_top_with_the_count() -> None:
     report = compare_models(model, copy.deepcopy(model), torch.randn(4, 8))
     assert report.passed and report.rule is not None and "no float64 truth" in report.rule
     (note,) = report.notes
-    assert note.startswith("no float64 truth is known of 2 of 2 values")
+    assert note.startswith("no float64 truth is known of 3 of 3 values")

@@ -52,8 +52,8 @@ def total(values: Tensor, dims: Sequence[int], arithmetic: Arithmetic) -> Tensor
 
 def _one_after_the_other(terms: np.ndarray) -> np.ndarray:
     """The sum over the first axis. NumPy adds rows in order; of a single column it would make pairs."""
-    if terms.shape[1] > 1:
+    if terms.shape[1] > 1 or not len(terms):
         summed: np.ndarray = np.add.reduce(np.ascontiguousarray(terms), axis=0)
         return summed
-    running: np.ndarray = np.cumsum(terms, axis=0, dtype=terms.dtype)[-1:].reshape(terms.shape[1])
-    return running if len(terms) else np.zeros(terms.shape[1], terms.dtype)
+    running: np.ndarray = np.cumsum(terms, axis=0, dtype=terms.dtype)[-1]
+    return running

@@ -245,7 +245,8 @@ class _Comparison:
         metrics = compare(golden, candidate, distance, rtol=rule.rtol, atol=rule.atol, coarser=coarser)
         verdict = rule.judge(metrics)
         elements = _elements(golden, candidate, distance, metrics, verdict)
-        reason = verdict.reason if elements is None else f"{verdict.reason}: {elements}"
+        is_somewhere = elements is not None and elements.common
+        reason = f"{verdict.reason}: {elements}" if is_somewhere else verdict.reason
         measured = Measured(
             **dict(metrics),
             key=key,

@@ -191,7 +191,7 @@ class Drift:
             noise.candidate_rms / max(noise.floor_rms, noise.arithmetic_rms, least),
             noise.candidate_max / max(noise.floor_max, noise.arithmetic_max, least),
         )
-        whose = "the same arithmetic" if noise.arithmetic_rms > noise.floor_rms else "eager PyTorch"
+        whose = "the same arithmetic" if noise.arithmetic_rms > 2 * noise.floor_rms else "eager PyTorch"
         rule = f"drift within {self.multiple:g} times that of {whose}"
         beside = _within(floors / self.multiple, rule, verdict.reason or "")
         return beside if beside.passed else verdict
