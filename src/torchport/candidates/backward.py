@@ -6,7 +6,6 @@ backward pass. The float64 truth and the culprit are those of the forward pass, 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,14 @@ from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
 from torchport.candidates.explaining import ComparedGradients
 from torchport.candidates.forward import notes_on, source_of
 from torchport.candidates.names import Map
-from torchport.candidates.pair import ModelPair, pair_up, parameters_of, undisturbed
+from torchport.candidates.pair import (
+    ModelPair,
+    own_parameters,
+    pair_up,
+    parameters_of,
+    uncompiled,
+    undisturbed,
+)
 from torchport.candidates.return_plan import GradientsFound, compared_gradients_of
 from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
@@ -56,6 +62,7 @@ def compare_gradients(
     """
     rules = rules_for(rtol, atol)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
+    _must_take_gradients(pair)
     steps = Steps()
     with undisturbed(pair), torch.enable_grad():
         comparison = _run(pair, loss, steps, measured=rules is NOISE_FLOOR)
@@ -74,7 +81,7 @@ class _Parameters:
 
 
 def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comparison:
-    ours = _Parameters(dict(pair.reference.model.named_parameters()), {})
+    ours = _Parameters({uncompiled(name): one for name, one in pair.reference.model.named_parameters()}, {})
     theirs = _partners(pair, ours.tensors)
     golden = Flow()
     candidate = Flow(golden=golden)
@@ -89,19 +96,22 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) ->
             f"the candidate returns {leaves.described(got)} where {leaves.described(expected)} was expected"
         )
         raise RunError("TP0603", message, where=pair.source)
-    why_not = pair.why_not(_counts(golden), _counts(candidate))
+    why_not = pair.why_not(golden, candidate)
 
     def compared(name: str) -> bool:
-        return name in golden.calls and golden.calls[name].path not in why_not
+        return name in golden.calls and name not in why_not
 
     def with_inputs(name: str) -> bool:
         return leaves.partners(golden.given_at[name], candidate.given_at[name]) is not None
 
     def cut(side: WatchedModel, parameters: Mapping[str, Tensor]) -> Gradients:
         probe = Cut(golden, known, compared, with_inputs)
-        gradients: Gradients = side.run(
-            probe, lambda _: gradients_of(probe.starts, {**probe.leaves, **parameters})
-        )
+
+        def back(_: Any) -> Gradients:
+            with side.errors_with_a_code():
+                return gradients_of(probe.starts, {**probe.leaves, **parameters})
+
+        gradients: Gradients = side.run(probe, back)
         return gradients
 
     shown, truth = known, {}
@@ -127,7 +137,7 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) ->
         source=lambda call: source_of(pair, candidate.calls, call),
     )
     comparison = compared_gradients_of(found)
-    comparison.notes = notes_on(filter(compared, golden.calls), golden, candidate)
+    comparison.notes = notes_on(pair, filter(compared, golden.calls), golden, candidate)
     comparison.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
     comparison.subject = ComparedGradients(
         ComparedModels(pair, golden.plan(compared, with_inputs)),
@@ -139,13 +149,17 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) ->
     return comparison
 
 
-def _counts(flow: Flow) -> Counter[str]:
-    return Counter(call.path for call in flow.calls.values())
+def _must_take_gradients(pair: ModelPair) -> None:
+    for side in (pair.reference, pair.candidate):
+        for name, parameter in parameters_of(side.model).items():
+            if parameter.is_inference():
+                message = f"{name} of the {side.label} was made in inference mode, so that no gradient can flow to it"
+                raise UsageError("TP0801", message, fix="make the model outside of torch.inference_mode()")
 
 
 def _partners(pair: ModelPair, ours: Mapping[str, Tensor]) -> _Parameters:
     """The candidate's parameter for each of the reference's, which goes by any of its names where it is tied."""
-    known = parameters_of(pair.candidate.model)
+    known = own_parameters(pair.candidate.model)
     if not known and pair.candidate.is_function:
         known = parameters_of(pair.reference.model)  # those that the function uses get a gradient
     names: dict[Tensor, list[str]] = {}
@@ -167,7 +181,7 @@ def _partners(pair: ModelPair, ours: Mapping[str, Tensor]) -> _Parameters:
 def _owners(model: nn.Module) -> dict[str, list[str]]:
     """For each parameter the paths of the modules that hold it."""
     names: dict[Tensor, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
+    for name, parameter in parameters_of(model).items():
         names.setdefault(parameter, []).append(name)
     return {every[0]: [name.rpartition(".")[0] for name in every] for every in names.values()}
 
@@ -180,8 +194,9 @@ def _flow(
     def back(result: Any) -> tuple[Any, Gradients]:
         structure = leaves.structure(result)
         outputs = [tensor for _, tensor in leaves.tensors(result)]
-        starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
-        return structure, gradients_of(starts, {**probe.edges, **parameters})
+        with side.errors_with_a_code():
+            starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
+            return structure, gradients_of(starts, {**probe.edges, **parameters})
 
     flow: tuple[Any, Gradients] = side.deterministic(probe, back)
     return flow
@@ -193,6 +208,9 @@ def _cotangents(outputs: list[Tensor]) -> list[tuple[Tensor, Tensor | None]]:
     for output in outputs:
         if output.is_floating_point():
             found.append((output, torch.randn(output.shape, generator=random).to(output)))
+        elif output.is_complex():
+            numbers = torch.randn(output.shape, generator=random, dtype=torch.complex64)
+            found.append((output, numbers.to(output)))
     return found
 
 

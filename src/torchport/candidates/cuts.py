@@ -36,6 +36,8 @@ class Flow:
     edges: dict[str, GradientEdge] = field(default_factory=dict)
     given_at: dict[str, list[Path]] = field(default_factory=dict)
     returned_at: dict[str, list[Path]] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+    """The calls that ended in an error."""
     golden: Flow | None = None
     """The flow of the reference, whose keys a candidate's values have."""
 
@@ -55,6 +57,10 @@ class Flow:
         known = places if self.golden is None else self.golden.returned_at.get(call.name, places)
         self.outputs[call.name] = keys = _keys(call.name, output_keys, known, places)
         return [self._bordered(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
+
+    def raised(self, call: WatchedCall) -> None:
+        self.failed.add(call.name)
+        self.leave(call, [], [])
 
     def plan(self, compared: Callable[[str], bool], with_inputs: Callable[[str], bool]) -> GoldenPlan:
         """The forward pass of the calls that are compared, with the value at each of their borders."""
@@ -78,7 +84,7 @@ class Flow:
 
     def _bordered(self, key: str, tensor: Tensor) -> Tensor:
         self.values[key] = tensor.detach().clone()
-        if not tensor.requires_grad:
+        if not (tensor.requires_grad and torch.is_grad_enabled()):
             return tensor
         # A copy, because another call may be given the same tensor, and each has a gradient of its own.
         copy = tensor.clone()
@@ -109,6 +115,9 @@ class Cut:
         if not self.compared(call.name):
             return tensors
         return self._each(self.golden.outputs[call.name], self.golden.returned_at[call.name], tensors, places)
+
+    def raised(self, call: WatchedCall) -> None:
+        pass
 
     def _each(
         self, keys: list[str], known: list[Path], tensors: list[Tensor], places: list[Path]

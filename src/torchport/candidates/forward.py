@@ -5,7 +5,6 @@ In: two models, or a model and a function, and the inputs of both. Out: a report
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -68,10 +67,10 @@ def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
         got = leaves.structure(pair.candidate.deterministic(candidate))
     if not any(leaf is Tensor for _, leaf in expected):
         raise UsageError("TP0801", f"{pair.reference.root} returns no tensor: there is nothing to compare")
-    why_not = pair.why_not(_counts(golden), _counts(candidate))
+    why_not = pair.why_not(golden, candidate)
     plan = make_plan(
         golden,
-        lambda name: golden.calls[name].path not in why_not,
+        lambda name: name not in why_not,
         with_inputs=lambda name: partners(golden.given_at[name], candidate.given_at[name]) is not None,
         source=lambda call: source_of(pair, candidate.calls, call),
     )
@@ -81,11 +80,11 @@ def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
         golden=plan.values,
         chained=_chained(plan, candidate, set(wrong)),
         uncompared=[
-            not_compared(call, why_not[call.path]) for call in golden.calls.values() if call.path in why_not
+            not_compared(call, why_not[name]) for name, call in golden.calls.items() if name in why_not
         ],
         order=[name for kind, name in golden.events if kind == "exit"],
         reasons={key: why for name, why in wrong.items() for key in plan.calls[name].outputs},
-        notes=notes_on(plan.calls, golden, candidate),
+        notes=notes_on(pair, plan.calls, golden, candidate),
     )
     if measured:
         with steps.step("capture", "running the reference"):
@@ -126,10 +125,6 @@ def not_compared(call: WatchedCall, why: str) -> Layer:
     )
 
 
-def _counts(recording: Recording) -> Counter[str]:
-    return Counter(call.path for call in recording.calls.values())
-
-
 def _wrong_outputs(plan: GoldenPlan, candidate: Recording, expected: Any, got: Any) -> dict[str, str]:
     """The calls that give something else than the reference's: for the model itself, in another structure."""
     found = {}
@@ -151,23 +146,38 @@ def _chained(plan: GoldenPlan, candidate: Recording, wrong: set[str]) -> dict[st
     return found
 
 
-def notes_on(names: Iterable[str], golden: Recording | Flow, candidate: Recording | Flow) -> dict[str, str]:
+def notes_on(
+    pair: ModelPair, names: Iterable[str], golden: Recording | Flow, candidate: Recording | Flow
+) -> dict[str, str]:
     """What is not compared of calls that are."""
-    found = {}
+    notes = {}
     for name in names:
-        ours, theirs = len(golden.inputs[name]), len(candidate.inputs[name])
-        if ours != theirs:
-            which = (
-                "inputs are"
-                if partners(golden.given_at[name], candidate.given_at[name]) is None
-                else "other inputs are"
+        notes[name] = [
+            note
+            for note in (
+                pair.closed.get(golden.calls[name].path),
+                _note_on_inputs(name, golden, candidate),
+                _note_on_outputs(name, golden, candidate),
             )
-            found[name] = f"its {which} not compared: it is given {theirs} tensors, in the reference {ours}"
-        ours, theirs = len(golden.outputs[name]), len(candidate.outputs[name])
-        if ours < theirs:
-            counts = f"it returns {theirs} tensors, in the reference {ours}"
-            found[name] = f"its other outputs are not compared: {counts}"
-    return found
+            if note is not None
+        ]
+    return {name: "; ".join(found) for name, found in notes.items() if found}
+
+
+def _note_on_inputs(name: str, golden: Recording | Flow, candidate: Recording | Flow) -> str | None:
+    ours, theirs = len(golden.inputs[name]), len(candidate.inputs[name])
+    if ours == theirs:
+        return None
+    has_partners = partners(golden.given_at[name], candidate.given_at[name]) is not None
+    which = "other inputs are" if has_partners else "inputs are"
+    return f"its {which} not compared: it is given {theirs} tensors, in the reference {ours}"
+
+
+def _note_on_outputs(name: str, golden: Recording | Flow, candidate: Recording | Flow) -> str | None:
+    ours, theirs = len(golden.outputs[name]), len(candidate.outputs[name])
+    if ours >= theirs:
+        return None
+    return f"its other outputs are not compared: it returns {theirs} tensors, in the reference {ours}"
 
 
 def _truth(reference: WatchedModel, plan: GoldenPlan) -> dict[str, Tensor]:

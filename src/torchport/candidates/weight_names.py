@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from torchport.candidates.pair import ModelPair
+from torchport.candidates.pair import ModelPair, parameters_of, uncompiled
 
 
 @dataclass(frozen=True)
@@ -46,5 +46,5 @@ def weights_of_candidate(pair: ModelPair) -> NamedWeights:
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    named: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
-    return named | dict(model.named_buffers(remove_duplicate=False))
+    buffers = model.named_buffers(remove_duplicate=False)
+    return parameters_of(model) | {uncompiled(name): buffer for name, buffer in buffers}

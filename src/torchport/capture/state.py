@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,8 @@ import torch
 from torchport.capture import operations
 from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, pytree, storage_id
 
+_TURN = threading.RLock()
+"""Whose turn it is to change what the whole process shares."""
 _COPIED_BYTES = 64 * 2**20
 """How many bytes of buffers are copied before a run; larger buffers are copied if the run writes to them."""
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -27,11 +30,22 @@ def as_it_was(model: torch.nn.Module) -> Iterator[None]:
 
     That includes modes, attributes, buffers and torch's random state.
     """
-    fast_path = torch.backends.mha.get_fastpath_enabled()
     devices = {p.device for p in model.parameters() if p.is_cuda}
-    with torch.random.fork_rng(devices=[d.index for d in devices]), state_kept(model, runs=False):
+    with alone(), torch.random.fork_rng(devices=[d.index for d in devices]), state_kept(model, runs=False):
+        model.eval()
+        yield
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within, no other thread is: it waits at its own `alone`. Attention takes the plain path.
+
+    Models are changed while they are watched, and some of torch's settings are the whole process's.
+    """
+    with _TURN:
+        fast_path = torch.backends.mha.get_fastpath_enabled()
         try:
-            model.eval()
+            # The fast path of attention leaves out the modules inside.
             torch.backends.mha.set_fastpath_enabled(False)
             yield
         finally:

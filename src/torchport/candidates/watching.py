@@ -1,0 +1,158 @@
+"""Running a module with its calls shown to a probe, which may change what goes in and what comes out."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from torch import nn
+
+from torchport.candidates import leaves
+from torchport.candidates.probing import Probe, WatchedCall, Witness, inputs_of, user_frame
+from torchport.capture.source import definition
+from torchport.errors import TorchportError
+
+_CALLED = "_compiled_call_impl"
+"""The attribute that torch calls in the place of a module's hooks and forward, if it is there."""
+
+
+def run(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    names: Mapping[nn.Module, str],
+    root: str,
+    probe: Probe,
+    blame: Callable[[Exception], TorchportError],
+    witness: Witness | None = None,
+) -> Any:
+    """Calls the model with the modules in `names` watched, and known by these paths.
+
+    What the model raises is raised as `blame` puts it. An error of the probe or the witness is none of the model's:
+    it is raised as it is, even if the model's code catches it.
+    """
+    watcher = _Watcher(root, probe, witness)
+    with ExitStack() as stack:
+        for module, path in names.items():
+            stack.enter_context(watcher.watches(module, path))
+        try:
+            result = model(*args, **kwargs)
+        except (TorchportError, MemoryError):
+            if watcher.fault is None:
+                raise
+        except Exception as error:
+            if watcher.fault is None:
+                raise blame(error) from error
+        if watcher.fault is not None:
+            raise watcher.fault
+        return result
+
+
+class _Watcher:
+    """Stands around the calls of modules, outside of their hooks, which scripted and compiled modules do not take."""
+
+    def __init__(self, root: str, probe: Probe, witness: Witness | None):
+        self.root, self.probe, self.witness = root, probe, witness
+        self.stack: list[WatchedCall] = []
+        self.counts: Counter[str] = Counter()
+        self.thread = threading.get_ident()
+        self.fault: BaseException | None = None
+
+    @contextmanager
+    def watches(self, module: nn.Module, path: str) -> Iterator[None]:
+        own = vars(module)
+        is_there, before = _CALLED in own, own.get(_CALLED)
+        usual = module._call_impl if before is None else before
+        own[_CALLED] = partial(self._called, module, path, usual)
+        try:
+            yield
+        finally:
+            if is_there:
+                own[_CALLED] = before
+            else:
+                own.pop(_CALLED, None)
+
+    def _called(
+        self, module: nn.Module, path: str, usual: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        if threading.get_ident() != self.thread:  # Somebody else uses the module at the same time.
+            return usual(*args, **kwargs)
+        call = self._named(module, path)
+        args, kwargs = self._ours(self._enter, call, module, args, kwargs)
+        self.stack.append(call)
+        try:
+            output = usual(*args, **kwargs)
+        except BaseException:
+            self.probe.raised(call)
+            raise
+        finally:
+            self.stack.pop()
+        return self._ours(self._leave, call, module, output)
+
+    def _ours(self, step: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return step(*given)
+        except BaseException as error:
+            self.fault = self.fault or error
+            raise
+
+    def _named(self, module: nn.Module, path: str) -> WatchedCall:
+        base = path or self.root
+        nth = self.counts[base]
+        self.counts[base] += 1
+        return WatchedCall(
+            name=f"{base}#{nth}" if nth else base,
+            path=path,
+            type=f"{type(module).__module__}.{type(module).__qualname__}",
+            source=_calling_line() if self.stack else definition(type(module)),
+            parent=self.stack[-1].name if self.stack else None,
+        )
+
+    def _enter(
+        self, call: WatchedCall, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        found, places = inputs_of(module, args, kwargs)
+        leaves.must_be_plain(found, f"{call.name} is given", call.source)
+        given = self.probe.enter(call, [tensor for _, tensor in found], places)
+        changed = dict(zip((place for place, _ in found), given, strict=True))
+        args, kwargs = leaves.put_into((args, kwargs), changed)
+        if self.witness is not None:
+            self.witness.entered(call, module, args, kwargs)
+        return args, kwargs
+
+    def _leave(self, call: WatchedCall, module: nn.Module, output: Any) -> Any:
+        found = leaves.tensors(output)
+        leaves.must_be_plain(found, f"{call.name} returns", call.source)
+        places = [place for place, _ in found]
+        result = self.probe.leave(call, [tensor for _, tensor in found], places)
+        output = leaves.put_into(output, dict(zip(places, result, strict=True)))
+        if self.witness is not None:
+            self.witness.left(call, module, output)
+        return output
+
+
+def _calling_line() -> str | None:
+    """The line outside torch that makes the call of a watched module; None if torch itself makes it."""
+    frame: FrameType | None = sys._getframe(3)
+    while frame is not None:
+        found = user_frame(frame)
+        if found is not None:
+            return f"{found.f_code.co_filename}:{found.f_lineno}"
+        frame = _beyond_a_watched_call(frame)
+    return None
+
+
+def _beyond_a_watched_call(frame: FrameType) -> FrameType | None:
+    """The frame from which a watched call came, if the nearest frame of ours is only its watcher's."""
+    back: FrameType | None = frame
+    while back is not None and back.f_globals.get("__name__", "").partition(".")[0] != "torchport":
+        back = back.f_back
+    is_watcher = back is not None and back.f_code is _Watcher._called.__code__
+    return back.f_back if back is not None and is_watcher else None
