@@ -19,18 +19,15 @@ from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
 from torchport.candidates.explaining import ComparedGradients
 from torchport.candidates.forward import notes_on, source_of
 from torchport.candidates.names import Map
-from torchport.candidates.pair import (
-    ModelPair,
-    own_parameters,
-    pair_up,
-    parameters_of,
-    uncompiled,
-    undisturbed,
-)
+from torchport.candidates.pair import ModelPair, pair_up, undisturbed
+from torchport.candidates.paths import own_parameters, parameters_of, uncompiled
 from torchport.candidates.return_plan import GradientsFound, compared_gradients_of
+from torchport.candidates.state_rows import StateRuns, with_state
+from torchport.candidates.state_watch import StateWatch
 from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
 from torchport.candidates.watched_model import WatchedModel
+from torchport.capture.state import alone
 from torchport.errors import RunError, TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
@@ -53,19 +50,22 @@ def compare_gradients(
     map: Map | None = None,
     out: str | Path | None = None,
     explain: bool = True,
+    state: bool = False,
 ) -> Report:
     """Compares the gradients of every parameter and of the inputs, by name.
 
     `loss` makes a scalar of what the model returns. Without it, the loss is the sum of all floating outputs, each
     element times a normal random number, the same ones for both (a fixed seed). If a gradient diverges, `explain` looks
-    for the operation and the cause.
+    for the operation and the cause. With `state`, the buffers and inputs that the forward pass writes to are compared,
+    too.
     """
     rules = rules_for(rtol, atol)
-    pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
+    with alone():
+        pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     _must_take_gradients(pair)
     steps = Steps()
     with undisturbed(pair), torch.enable_grad():
-        comparison = _run(pair, loss, steps, measured=rules is NOISE_FLOOR)
+        comparison = _run(pair, loss, StateRuns.of(pair, state), steps, measured=rules is NOISE_FLOOR)
     if not explain:
         comparison.subject = None
     name = f"{pair.reference.root}_gradients"
@@ -80,17 +80,17 @@ class _Parameters:
     absent: dict[str, str]
 
 
-def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comparison:
+def _run(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, *, measured: bool) -> Comparison:
     ours = _Parameters({uncompiled(name): one for name, one in pair.reference.model.named_parameters()}, {})
     theirs = _partners(pair, ours.tensors)
     golden = Flow()
     candidate = Flow(golden=golden)
     with steps.step("capture", "running the reference"):
-        expected, known = _flow(pair.reference, golden, loss, ours.tensors)
+        expected, known = _flow(pair.reference, golden, loss, ours.tensors, state.golden)
         if not any(gradient is not None for gradient in known.values()):
             raise UsageError("TP0801", f"no gradient flows in {pair.reference.root}: nothing can be compared")
     with steps.step("run", "running the candidate"):
-        got, chained = _flow(pair.candidate, candidate, loss, theirs.tensors)
+        got, chained = _flow(pair.candidate, candidate, loss, theirs.tensors, state.chained)
     if got != expected:
         message = (
             f"the candidate returns {leaves.described(got)} where {leaves.described(expected)} was expected"
@@ -104,24 +104,26 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) ->
     def with_inputs(name: str) -> bool:
         return leaves.partners(golden.given_at[name], candidate.given_at[name]) is not None
 
-    def cut(side: WatchedModel, parameters: Mapping[str, Tensor]) -> Gradients:
+    def cut(side: WatchedModel, parameters: Mapping[str, Tensor], witness: StateWatch) -> Gradients:
         probe = Cut(golden, known, compared, with_inputs)
 
         def back(_: Any) -> Gradients:
             with side.errors_with_a_code():
                 return gradients_of(probe.starts, {**probe.leaves, **parameters})
 
-        gradients: Gradients = side.run(probe, back)
+        gradients: Gradients = side.run(probe, back, witness)
         return gradients
 
     shown, truth = known, {}
     if measured:
         with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
-                shown = _in_the_candidates_dtype(pair.reference, dtype, lambda side: cut(side, ours.tensors))
-            truth = _truth(pair.reference, lambda side: cut(side, ours.tensors))
+                shown = _in_the_candidates_dtype(
+                    pair.reference, dtype, lambda side: cut(side, ours.tensors, state.coarser)
+                )
+            truth = _truth(pair.reference, lambda side: cut(side, ours.tensors, state.truth))
     with steps.step("run", "running the candidate"):
-        own = cut(pair.candidate, theirs.tensors)
+        own = cut(pair.candidate, theirs.tensors, state.own)
     found = GradientsFound(
         flow=golden,
         compared=compared,
@@ -146,7 +148,7 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) ->
         comparison.lockstep,
         found.calls_with,
     )
-    return comparison
+    return with_state(comparison, state, first=True)
 
 
 def _must_take_gradients(pair: ModelPair) -> None:
@@ -187,7 +189,11 @@ def _owners(model: nn.Module) -> dict[str, list[str]]:
 
 
 def _flow(
-    side: WatchedModel, probe: Flow, loss: Loss | None, parameters: Mapping[str, Tensor]
+    side: WatchedModel,
+    probe: Flow,
+    loss: Loss | None,
+    parameters: Mapping[str, Tensor],
+    witness: StateWatch,
 ) -> tuple[Any, Gradients]:
     """One forward and backward pass: the structure of the outputs, and the gradients at every border."""
 
@@ -198,7 +204,7 @@ def _flow(
             starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
             return structure, gradients_of(starts, {**probe.edges, **parameters})
 
-    flow: tuple[Any, Gradients] = side.deterministic(probe, back)
+    flow: tuple[Any, Gradients] = side.deterministic(probe, back, witness)
     return flow
 
 

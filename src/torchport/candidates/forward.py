@@ -21,12 +21,14 @@ from torchport.candidates.lockstep import LockStep
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.probing import WatchedCall
+from torchport.candidates.state_rows import StateRuns, with_state
+from torchport.candidates.state_watch import StateWatch
 from torchport.candidates.suspects import ComparedModels
-from torchport.candidates.verdict import Comparison, judge
+from torchport.candidates.verdict import Comparison, judge, not_compared
 from torchport.candidates.watched_model import WatchedModel
+from torchport.capture.state import alone
 from torchport.errors import TorchportError, UsageError
 from torchport.events import Steps
-from torchport.parity.result import Layer
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
 from torchport.runs.report import Report
 from torchport.trace.plan import output_keys
@@ -44,27 +46,30 @@ def compare_forward(
     map: Map | None = None,
     out: str | Path | None = None,
     explain: bool = True,
+    state: bool = False,
 ) -> Report:
     """Runs both on the same inputs and compares every layer that both have.
 
-    If one diverges, `explain` looks for the operation and the cause.
+    If one diverges, `explain` looks for the operation and the cause. With `state`, the buffers and inputs that the
+    forward pass writes to are compared, too.
     """
     rules = rules_for(rtol, atol)
-    pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
+    with alone():
+        pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
     with undisturbed(pair), torch.no_grad():
-        comparison = _run(pair, steps, measured=rules is NOISE_FLOOR)
+        comparison = _run(pair, StateRuns.of(pair, state), steps, measured=rules is NOISE_FLOOR)
     if not explain:
         comparison.subject = None
     return judge(comparison, pair.reference.root, rules, None if out is None else Path(out), steps)
 
 
-def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
+def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> Comparison:
     golden, candidate = Recording(), Recording()
     with steps.step("capture", "running the reference"):
-        expected = leaves.structure(pair.reference.deterministic(golden))
+        expected = leaves.structure(pair.reference.deterministic(golden, witness=state.golden))
     with steps.step("run", "running the candidate"):
-        got = leaves.structure(pair.candidate.deterministic(candidate))
+        got = leaves.structure(pair.candidate.deterministic(candidate, witness=state.chained))
     if not any(leaf is Tensor for _, leaf in expected):
         raise UsageError("TP0801", f"{pair.reference.root} returns no tensor: there is nothing to compare")
     why_not = pair.why_not(golden, candidate)
@@ -90,18 +95,18 @@ def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
         with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
                 comparison.precision = str(dtype).removeprefix("torch.")
-                comparison.golden = _in_the_candidates_dtype(pair.reference, plan, dtype)
-            comparison.truth = _truth(pair.reference, plan)
+                comparison.golden = _in_the_candidates_dtype(pair.reference, plan, dtype, state.coarser)
+            comparison.truth = _truth(pair.reference, plan, state.truth)
     with steps.step("run", "running the candidate"):
         probe = LockStep(plan, set(wrong))
         try:
-            pair.candidate.run(probe)
+            pair.candidate.run(probe, witness=state.own)
         except TorchportError as error:
             comparison.stopped = error
         comparison.lockstep = probe.written
     models = ComparedModels(pair, plan, set(wrong))
     comparison.subject = ComparedValues(models, comparison.golden, comparison.lockstep)
-    return comparison
+    return with_state(comparison, state)
 
 
 def source_of(pair: ModelPair, candidate: Mapping[str, WatchedCall], call: WatchedCall) -> str | None:
@@ -109,20 +114,6 @@ def source_of(pair: ModelPair, candidate: Mapping[str, WatchedCall], call: Watch
     if call.parent is None:
         return pair.source or call.source
     return candidate[call.name].source or call.source
-
-
-def not_compared(call: WatchedCall, why: str) -> Layer:
-    return Layer(
-        name=call.name,
-        type=call.type,
-        own=None,
-        chained=None,
-        passed=True,
-        reason=why,
-        source=call.source,
-        parent=call.parent,
-        uncompared=why,
-    )
 
 
 def _wrong_outputs(plan: GoldenPlan, candidate: Recording, expected: Any, got: Any) -> dict[str, str]:
@@ -180,25 +171,25 @@ def _note_on_outputs(name: str, golden: Recording | Flow, candidate: Recording |
     return f"its other outputs are not compared: it returns {theirs} tensors, in the reference {ours}"
 
 
-def _truth(reference: WatchedModel, plan: GoldenPlan) -> dict[str, Tensor]:
+def _truth(reference: WatchedModel, plan: GoldenPlan, witness: StateWatch) -> dict[str, Tensor]:
     """Each call in float64, from golden inputs; nothing where the model cannot be run in float64."""
     probe = LockStep(plan)
     try:
         with precision.in_float64(reference.model):
-            reference.in_dtype(torch.float64).run(probe)
+            reference.in_dtype(torch.float64).run(probe, witness=witness)
     except TorchportError:
         return {}
     return probe.written
 
 
 def _in_the_candidates_dtype(
-    reference: WatchedModel, plan: GoldenPlan, dtype: torch.dtype
+    reference: WatchedModel, plan: GoldenPlan, dtype: torch.dtype, witness: StateWatch
 ) -> dict[str, Tensor]:
     """What the reference computes in the dtype of a coarser candidate, from golden inputs."""
     probe = LockStep(plan)
     try:
         with precision.in_dtype(reference.model, dtype):
-            reference.in_dtype(dtype).run(probe)
+            reference.in_dtype(dtype).run(probe, witness=witness)
     except TorchportError as error:
         raise UsageError(
             "TP0801",

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from torchport.candidates.cuts import Flow, Gradients
-from torchport.candidates.forward import not_compared
 from torchport.candidates.golden import GoldenPlan
 from torchport.candidates.pair import NOT_COMPARED
 from torchport.candidates.probing import WatchedCall
-from torchport.candidates.verdict import Comparison
+from torchport.candidates.verdict import Comparison, not_compared
 from torchport.parity.result import Layer
 from torchport.trace.plan import Call
 

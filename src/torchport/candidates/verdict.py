@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from torchport.candidates.golden import GoldenPlan
+from torchport.candidates.probing import WatchedCall
 from torchport.errors import TorchportError
 from torchport.events import Steps
 from torchport.explain.explanation import Explained, explained_if_possible
@@ -46,12 +47,28 @@ class Comparison:
     """By key, what the value is, where it is neither input nor output of a call."""
     notes: dict[str, str] = field(default_factory=dict)
     """By layer, what of it is not compared, and why."""
+    remarks: tuple[str, ...] = ()
+    """What is true of the comparison as a whole, and a user should know."""
     precision: str | None = None
     """The dtype of a candidate that is coarser than the reference, which was then measured in it."""
     stopped: TorchportError | None = None
     """The error at which the lock-step run ended before its time."""
     subject: Explained | None = None
     """What is looked into for the cause of a difference."""
+
+
+def not_compared(call: WatchedCall, why: str) -> Layer:
+    return Layer(
+        name=call.name,
+        type=call.type,
+        own=None,
+        chained=None,
+        passed=True,
+        reason=why,
+        source=call.source,
+        parent=call.parent,
+        uncompared=why,
+    )
 
 
 def judge(comparison: Comparison, name: str, rules: RuleBook, out: Path | None, steps: Steps) -> Report:
@@ -74,6 +91,7 @@ def _judge(comparison: Comparison, files: RunFolder, rules: RuleBook, steps: Ste
         raise comparison.stopped
     completed = _completed(parity, comparison)
     report = Report.of_parity(completed, target=TARGET, model=files.name, seconds=steps.seconds)
+    report = report.model_copy(update={"notes": (*report.notes, *comparison.remarks)})
     if report.passed:
         shutil.rmtree(files.snippets, ignore_errors=True)
     if comparison.subject is not None:

@@ -86,10 +86,15 @@ class WatchedModel:
             return CaptureError("TP0201", f"the reference fails its own forward: {said}", user_line(error))
         return RunError("TP0603", f"the candidate fails on these inputs: {said}", user_line(error))
 
-    def deterministic(self, probe: probing.Probe, then: Callable[[Any], Any] = lambda result: result) -> Any:
+    def deterministic(
+        self,
+        probe: probing.Probe,
+        then: Callable[[Any], Any] = lambda result: result,
+        witness: probing.Witness | None = None,
+    ) -> Any:
         """The same; where random numbers were drawn, a second run must give the same outputs."""
         before = self._random_state()
-        first, answer = self.run(probe, lambda result: (result, then(result)))
+        first, answer = self.run(probe, lambda result: (result, then(result)), witness)
         if all(torch.equal(old, new) for old, new in zip(before, self._random_state(), strict=True)):
             return answer
         second = self.run(_Passive())

@@ -12,8 +12,10 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from torchport.capture import operations
+from torchport.capture.held_values import HeldValues
 from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, pytree, storage_id
 
 _TURN = threading.RLock()
@@ -54,28 +56,36 @@ def alone() -> Iterator[None]:
 
 @contextmanager
 def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
-    """Puts back buffers, by name and by value, and the attributes of every module.
+    """Puts back buffers, by name and by value, and the attributes of every module with what these hold.
 
-    Without `runs`, the model is only traced within: then no operation writes to its buffers, and large ones need no
-    guard, which would be in the way of torch.export.
+    Parameters of a model in training mode, which a forward pass may write to, are put back, too. Without `runs`, the
+    model is only traced within: then no operation writes to its buffers, and large ones need no guard, which would be
+    in the way of torch.export.
     """
     attributes = [(module, _snapshot(module)) for module in model.modules()]
-    small, large = _by_size([buffer for buffer in model.buffers() if not buffer.is_meta])
-    copies = [(buffer, buffer.detach().clone()) for buffer in small]
-    guard = CopyBeforeWrite(large) if runs and large else None
+    held = HeldValues()
+    for module, _ in attributes:
+        held.look_into(module)
+    written = [*model.buffers(), *(model.parameters() if model.training else ()), *held.tensors]
+    small, large = by_size([tensor for tensor in written if not tensor.is_meta and not is_lazy(tensor)])
+    copies = [(tensor, tensor.detach().clone()) for tensor in small]
+    parameters = {id(parameter) for parameter in model.parameters()}
+    guarded = [tensor for tensor in large if id(tensor) not in parameters]
+    guard = CopyBeforeWrite(guarded) if runs and guarded else None
     try:
         with guard or nullcontext():
             yield
     finally:
         for module, saved in attributes:
             _put_back(module, saved)
+        held.put_back()
         with torch.no_grad():
-            for buffer, value in copies + (guard.copies if guard else []):
-                if not torch.equal(buffer, value):
-                    buffer.copy_(value)
+            for tensor, value in copies + (guard.copies if guard else []):
+                if not torch.equal(tensor, value):
+                    tensor.copy_(value)
 
 
-def _by_size(buffers: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def by_size(buffers: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """The buffers that are small enough to be copied, all together, and those that are not."""
     small: list[torch.Tensor] = []
     large: list[torch.Tensor] = []
