@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from torchport.candidates import leaves, precision
-from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
+from torchport.candidates.checkpoints import gradients_at, without_gradients
+from torchport.candidates.cuts import Cut, Flow, Gradients, Starts
 from torchport.candidates.explaining import ComparedGradients
 from torchport.candidates.forward import notes_on, source_of
 from torchport.candidates.names import Map
@@ -64,7 +65,7 @@ def compare_gradients(
         pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     _must_take_gradients(pair)
     steps = Steps()
-    with undisturbed(pair), torch.enable_grad():
+    with undisturbed(pair), without_gradients(*pair.models), torch.enable_grad():
         comparison = _run(pair, loss, StateRuns.of(pair, state), steps, measured=rules is NOISE_FLOOR)
     if not explain:
         comparison.subject = None
@@ -109,7 +110,7 @@ def _run(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, *, 
 
         def back(_: Any) -> Gradients:
             with side.errors_with_a_code():
-                return gradients_of(probe.starts, {**probe.leaves, **parameters})
+                return gradients_at(probe, probe.starts, parameters)
 
         gradients: Gradients = side.run(probe, back, witness)
         return gradients
@@ -201,8 +202,8 @@ def _flow(
         structure = leaves.structure(result)
         outputs = [tensor for _, tensor in leaves.tensors(result)]
         with side.errors_with_a_code():
-            starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
-            return structure, gradients_of(starts, {**probe.edges, **parameters})
+            starts: Starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
+            return structure, gradients_at(probe, starts, parameters)
 
     flow: tuple[Any, Gradients] = side.deterministic(probe, back, witness)
     return flow

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchport.candidates.leaves import Path
-from torchport.candidates.probing import WatchedCall
+from torchport.candidates.probing import NotRepeated, WatchedCall
 from torchport.trace.plan import Call, Event, Plan, input_keys, output_keys
 
 TensorIdentity = tuple[int, int]
@@ -17,17 +17,17 @@ TensorIdentity = tuple[int, int]
 
 
 def identity_of(tensor: Tensor) -> TensorIdentity:
-    return id(tensor), hash(_bytes_of(tensor)) if tensor.is_inference() else tensor._version
+    """What is written to a tensor that was made in inference mode is not counted, so its values are looked at."""
+    return id(tensor), hash(bytes_of(tensor)) if tensor.is_inference() else tensor._version
 
 
-def _bytes_of(tensor: Tensor) -> bytes:
-    """The values of a tensor that was made in inference mode, where torch does not count what is written to it."""
+def bytes_of(tensor: Tensor) -> bytes:
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
     return plain.view(torch.uint8).numpy().tobytes()
 
 
 @dataclass
-class Recording:
+class Recording(NotRepeated):
     """A probe that changes nothing. One tensor at two borders is one value."""
 
     calls: dict[str, WatchedCall] = field(default_factory=dict)

@@ -11,11 +11,11 @@ from torch import Tensor
 from torchport.candidates.golden import GoldenPlan, TensorIdentity, identity_of
 from torchport.candidates.leaves import Path, partners
 from torchport.candidates.precision import like
-from torchport.candidates.probing import WatchedCall
+from torchport.candidates.probing import NotRepeated, WatchedCall
 
 
 @dataclass
-class LockStep:
+class LockStep(NotRepeated):
     """A probe for a candidate, and for the reference itself in another dtype."""
 
     plan: GoldenPlan
@@ -45,9 +45,6 @@ class LockStep:
         for key, index in zip(step.outputs, chosen, strict=True):
             result[index] = self._given(key, tensors[index], always=True)
         return result
-
-    def raised(self, call: WatchedCall) -> None:
-        pass
 
     def _note(self, key: str, tensor: Tensor) -> Tensor:
         """The model's own input: it is golden as it comes."""

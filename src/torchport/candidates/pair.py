@@ -38,6 +38,11 @@ class ModelPair:
     """By path, why nothing inside a module of the reference is compared, although the module is."""
 
     @property
+    def models(self) -> tuple[nn.Module, ...]:
+        """Both models, and the modules that a function works with."""
+        return (self.reference.model, self.candidate.model, *self.candidate.owners)
+
+    @property
     def source(self) -> str | None:
         """Where the candidate is defined."""
         model = self.candidate.model
@@ -210,14 +215,13 @@ def undisturbed(pair: ModelPair) -> Iterator[None]:
 
     Inference mode and the cache of autocast, which are the thread's own, are off within.
     """
-    models = (pair.reference.model, pair.candidate.model, *pair.candidate.owners)
-    devices = {p.device.index for model in models for p in model.parameters() if p.is_cuda}
+    devices = {p.device.index for model in pair.models for p in model.parameters() if p.is_cuda}
     with ExitStack() as stack:
         stack.enter_context(alone())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(_without_cached_casts())
         stack.enter_context(torch.random.fork_rng(devices=list(devices)))
-        for model in models:
+        for model in pair.models:
             stack.enter_context(state_kept(model))
         yield
 

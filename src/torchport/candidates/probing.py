@@ -36,8 +36,34 @@ class Probe(Protocol):
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]: ...
 
+    def enter_again(
+        self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]: ...
+
+    def leave_again(
+        self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]:
+        """The same for a call that a checkpoint makes again in the backward pass."""
+
     def raised(self, call: WatchedCall) -> None:
         """Is told that a call ended in an error, and so returns nothing. Its caller may go on without."""
+
+
+class NotRepeated:
+    """A part of a probe for runs without a backward pass, to which an error in a call means nothing."""
+
+    def enter_again(
+        self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]:
+        return tensors
+
+    def leave_again(
+        self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]:
+        return tensors
+
+    def raised(self, call: WatchedCall) -> None:
+        pass
 
 
 class Witness(Protocol):

@@ -50,7 +50,7 @@ class WatchedModel:
         with ExitStack() as stack:
             for model in (self.model, *self.owners):
                 stack.enter_context(state_kept(model))
-            result = watching.run(
+            return watching.run(
                 self.model,
                 args,
                 kwargs,
@@ -58,9 +58,9 @@ class WatchedModel:
                 root=self.root,
                 probe=probe,
                 blame=self.failed,
+                then=then,
                 witness=witness,
             )
-            return then(result)
 
     def in_dtype(self, dtype: torch.dtype) -> WatchedModel:
         """The same model with its floating inputs in another dtype."""
@@ -122,7 +122,7 @@ def _is_same(one: Tensor, other: Tensor) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
-class _Passive:
+class _Passive(probing.NotRepeated):
     def enter(
         self, call: probing.WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
     ) -> list[Tensor]:
@@ -132,6 +132,3 @@ class _Passive:
         self, call: probing.WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
     ) -> list[Tensor]:
         return tensors
-
-    def raised(self, call: probing.WatchedCall) -> None:
-        pass
