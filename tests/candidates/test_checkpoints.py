@@ -48,6 +48,7 @@ def as_candidate(reentrant: bool, kind: type[nn.Linear], path: str) -> nn.Module
     return candidate
 
 
+@pytest.mark.slow
 @BOTH_KINDS
 @SIDES
 def test_a_checkpoint_is_compared_at_every_layer(reentrant: bool, where: str) -> None:

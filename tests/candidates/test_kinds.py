@@ -78,6 +78,7 @@ def test_a_whole_candidate_is_judged_by_its_outputs(close: Close, kind: str) -> 
     assert culprit(compare_models(net(), close(faulty(net())), X, explain=False)) == "Net"
 
 
+@pytest.mark.slow
 @kinds(WHOLE)
 def test_a_whole_candidate_is_judged_by_the_gradients_of_its_parameters(close: Close, kind: str) -> None:
     report = compare_gradients(net(), close(net()), X)
@@ -85,6 +86,7 @@ def test_a_whole_candidate_is_judged_by_the_gradients_of_its_parameters(close: C
     assert compare_gradients(net(), close(faulty(net())), X, explain=False).status == "fail"
 
 
+@pytest.mark.slow
 @kinds(WITHOUT_PARAMETERS)
 def test_a_candidate_without_parameters_is_judged_by_the_gradients_of_its_inputs(
     close: Close, kind: str
@@ -95,6 +97,7 @@ def test_a_candidate_without_parameters_is_judged_by_the_gradients_of_its_inputs
     assert culprit(compare_gradients(net(), close(faulty(net())), X, explain=False)) == "Net"
 
 
+@pytest.mark.slow
 @kinds(MODULES)
 def test_a_closed_part_is_one_layer_and_all_outside_is_compared(close: Close, kind: str) -> None:
     def closed(model: Net) -> Net:
@@ -156,6 +159,7 @@ def test_a_scripted_function_is_a_function() -> None:
     assert compare_models(Double(), double, X).passed
 
 
+@pytest.mark.slow
 def test_the_statistics_of_closed_candidates_are_put_back() -> None:
     model = nn.Sequential(nn.Linear(32, 32), nn.BatchNorm1d(7)).train()
     for close in (

@@ -132,6 +132,7 @@ def test_interrupts_and_a_full_memory_are_not_swallowed(compare: Compare, error:
         compare(Stopped(32, 32), nn.Linear(32, 32), X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_they_are_not_swallowed_in_the_later_runs(error: type[BaseException]) -> None:
     """A run in float64 that fails is done without, and so is an explanation, but not for these."""

@@ -12,7 +12,7 @@ from torchport.candidates.golden import TensorIdentity, identity_of
 from torchport.candidates.leaves import Path
 from torchport.candidates.paths import buffers_of, parameters_of
 from torchport.candidates.probing import WatchedCall, inputs_of
-from torchport.capture.state import by_size
+from torchport.capture.state import by_size, is_training
 
 INPUT = "input "
 """What the name of an input begins with, which no buffer's does."""
@@ -70,7 +70,7 @@ def state_of(*models: nn.Module) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for model in models:
         found |= buffers_of(model)
-        if model.training:
+        if is_training(model):
             found |= parameters_of(model)
     return found
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torchport.candidates import leaves, probing, watching
 from torchport.candidates.functions import FunctionModule
 from torchport.capture.source import user_line
-from torchport.capture.state import state_kept
+from torchport.capture.state import is_training, state_kept
 from torchport.errors import CaptureError, RunError, TorchportError
 
 
@@ -100,7 +100,7 @@ class WatchedModel:
         second = self.run(_Passive())
         if _are_same(leaves.tensors(first), leaves.tensors(second)):
             return answer
-        mode = "it is in training mode" if self.model.training else "it draws random numbers in eval mode"
+        mode = "it is in training mode" if is_training(self.model) else "it draws random numbers in eval mode"
         raise CaptureError(
             "TP0204",
             f"the {self.label} does not give the same result twice: {mode}",

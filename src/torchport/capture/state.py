@@ -66,7 +66,7 @@ def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
     held = HeldValues()
     for module, _ in attributes:
         held.look_into(module)
-    written = [*model.buffers(), *(model.parameters() if model.training else ()), *held.tensors]
+    written = [*model.buffers(), *(model.parameters() if is_training(model) else ()), *held.tensors]
     small, large = by_size([tensor for tensor in written if not tensor.is_meta and not is_lazy(tensor)])
     copies = [(tensor, tensor.detach().clone()) for tensor in small]
     parameters = {id(parameter) for parameter in model.parameters()}
@@ -83,6 +83,11 @@ def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
             for tensor, value in copies + (guard.copies if guard else []):
                 if not torch.equal(tensor, value):
                     tensor.copy_(value)
+
+
+def is_training(model: torch.nn.Module) -> bool:
+    """Whether a model is in training mode; a frozen one has no modes."""
+    return bool(getattr(model, "training", False))
 
 
 def by_size(buffers: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
