@@ -45,19 +45,21 @@ def assert_parity(
     out: str | Path | None = None,
     explain: bool = True,
     arithmetic: str = "float32",
+    state: bool = False,
 ) -> Report:
     """Raises a ParityError, which is an AssertionError, unless the candidate computes what the reference computes.
 
     The candidate is another module, a function, or a `torchport.Port`. The report is that of the forward pass.
     With `gradients`, those are compared as well, after it. `out` is a directory to keep the report, the traces and
     snippets of failing layers in. If a layer fails, `explain` looks for the operation and the cause. `arithmetic` is
-    the class in which the candidate may compute: by default float32, with sums in any order.
+    the class in which the candidate may compute: by default float32, with sums in any order. With `state`, the buffers
+    and inputs that the forward pass writes to are compared, too.
     """
     __tracebackhide__ = True
     if gradients and _is_port(candidate):
         raise UsageError("TP0801", "a port computes no gradients", fix="leave gradients=True out")
     options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map}
-    options |= {"explain": explain, "arithmetic": arithmetic}
+    options |= {"explain": explain, "arithmetic": arithmetic, "state": state}
     report = compare_models(reference, candidate, args, kwargs, **options, out=out)
     raise_unless_proven(report, msg)
     if gradients:
@@ -79,15 +81,18 @@ def compare_models(
     out: str | Path | None = None,
     explain: bool = True,
     arithmetic: str = "float32",
+    state: bool = False,
 ) -> Report:
     """The report that `assert_parity` judges by, whatever its verdict."""
     if not _is_port(candidate):
         options: dict[str, Any] = {"rtol": rtol, "atol": atol, "layers": layers, "map": map}
-        options |= {"explain": explain, "arithmetic": arithmetic}
+        options |= {"explain": explain, "arithmetic": arithmetic, "state": state}
         return compare_forward(reference, candidate, args, kwargs, **options, out=out)
-    if map is not None or not layers:
+    if map is not None or not layers or state:
         raise UsageError(
-            "TP0801", "a port is compared at every layer by its own names: no map=, no layers=False"
+            "TP0801",
+            "a port is compared at every layer by its own names and writes to no state: "
+            "no map=, no layers=False, no state=True",
         )
     report: Report = replace(candidate, model=reference).check(
         args, kwargs, rtol=rtol, atol=atol, explain=explain
@@ -121,7 +126,7 @@ def describe(report: Report) -> str:
         known += [(label, text) for label, text in phrases.facts(report) if label in _CAUSE]
     if report.outputs is not None:
         known.append(("outputs", phrases.outputs(report.outputs)))
-    known += [("but", text) for text in _left_out(report)]
+    known += [("but", text) for text in (*_left_out(report), *report.notes)]
     if report.report is not None:
         known.append(("report", report.report))
     judged = [layer for layer in report.layers if layer.own is not None or not layer.passed]

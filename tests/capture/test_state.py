@@ -139,7 +139,7 @@ def test_a_large_buffer_is_copied_only_if_something_writes_to_it() -> None:
 def test_small_buffers_are_copied_up_to_a_limit_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "_COPIED_BYTES", 100)
     sizes = [4, 400, 8, 12, 16]
-    small, large = state._by_size([torch.zeros(size) for size in sizes])
+    small, large = state.by_size([torch.zeros(size) for size in sizes])
     assert [len(buffer) for buffer in small] == [4, 8, 12]
     assert [len(buffer) for buffer in large] == [16, 400]
 

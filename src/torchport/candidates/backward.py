@@ -6,7 +6,6 @@ backward pass. The float64 truth and the culprit are those of the forward pass, 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,16 +17,21 @@ from torch import Tensor, nn
 
 from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
 from torchport.candidates import leaves, precision
-from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
+from torchport.candidates.checkpoints import gradients_at, without_gradients
+from torchport.candidates.cuts import Cut, Flow, Gradients, Starts
 from torchport.candidates.emulated import run_again
 from torchport.candidates.explaining import ComparedGradients
 from torchport.candidates.forward import notes_on, source_of
 from torchport.candidates.names import Map
-from torchport.candidates.pair import ModelPair, pair_up, parameters_of, undisturbed
+from torchport.candidates.pair import ModelPair, pair_up, undisturbed
+from torchport.candidates.paths import own_parameters, parameters_of, uncompiled
 from torchport.candidates.return_plan import GradientsFound, compared_gradients_of, with_joined
+from torchport.candidates.state_rows import StateRuns, with_state
+from torchport.candidates.state_watch import StateWatch
 from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
 from torchport.candidates.watched_model import WatchedModel
+from torchport.capture.state import alone
 from torchport.errors import RunError, TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
@@ -51,18 +55,22 @@ def compare_gradients(
     out: str | Path | None = None,
     explain: bool = True,
     arithmetic: str = FLOAT32.name,
+    state: bool = False,
 ) -> Report:
     """Compares the gradients of every parameter and of the inputs, by name.
 
     `loss` makes a scalar of what the model returns. Without it, the loss is the sum of all floating outputs, each
     element times a normal random number, the same ones for both (a fixed seed). `arithmetic` is the class in which the
-    candidate may compute. If a gradient diverges, `explain` looks for the operation and the cause.
+    candidate may compute. If a gradient diverges, `explain` looks for the operation and the cause. With `state`, the
+    buffers and inputs that the forward pass writes to are compared, too.
     """
     rules, allowed = rules_for(rtol, atol), find_arithmetic(arithmetic)
-    pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
+    with alone():
+        pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
+    _must_take_gradients(pair)
     steps = Steps()
-    with undisturbed(pair), torch.enable_grad():
-        comparison = _run(pair, loss, steps, measured=rules is NOISE_FLOOR)
+    with undisturbed(pair), without_gradients(*pair.models), torch.enable_grad():
+        comparison = _run(pair, loss, StateRuns.of(pair, state), steps, measured=rules is NOISE_FLOOR)
     if not explain:
         comparison.subject = None
     name = f"{pair.reference.root}_gradients"
@@ -77,45 +85,52 @@ class _Parameters:
     absent: dict[str, str]
 
 
-def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comparison:
-    ours = _Parameters(dict(pair.reference.model.named_parameters()), {})
+def _run(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, *, measured: bool) -> Comparison:
+    ours = _Parameters({uncompiled(name): one for name, one in pair.reference.model.named_parameters()}, {})
     theirs = _partners(pair, ours.tensors)
     golden = Flow()
     candidate = Flow(golden=golden)
     with steps.step("capture", "running the reference"):
-        expected, known = _flow(pair.reference, golden, loss, ours.tensors)
+        expected, known = _flow(pair.reference, golden, loss, ours.tensors, state.golden)
         if not any(gradient is not None for gradient in known.values()):
             raise UsageError("TP0801", f"no gradient flows in {pair.reference.root}: nothing can be compared")
     with steps.step("run", "running the candidate"):
-        got, chained = _flow(pair.candidate, candidate, loss, theirs.tensors)
+        got, chained = _flow(pair.candidate, candidate, loss, theirs.tensors, state.chained)
     if got != expected:
         message = (
             f"the candidate returns {leaves.described(got)} where {leaves.described(expected)} was expected"
         )
         raise RunError("TP0603", message, where=pair.source)
-    why_not = pair.why_not(_counts(golden), _counts(candidate))
+    why_not = pair.why_not(golden, candidate)
 
     def compared(name: str) -> bool:
-        return name in golden.calls and golden.calls[name].path not in why_not
+        return name in golden.calls and name not in why_not
 
     def with_inputs(name: str) -> bool:
         return leaves.partners(golden.given_at[name], candidate.given_at[name]) is not None
 
-    def cut(side: WatchedModel, parameters: Mapping[str, Tensor]) -> Gradients:
+    def cut(
+        side: WatchedModel, parameters: Mapping[str, Tensor], witness: StateWatch | None = None
+    ) -> Gradients:
         probe = Cut(golden, known, compared, with_inputs)
-        gradients: Gradients = side.run(
-            probe, lambda _: gradients_of(probe.starts, {**probe.leaves, **parameters})
-        )
+
+        def back(_: Any) -> Gradients:
+            with side.errors_with_a_code():
+                return gradients_at(probe, probe.starts, parameters)
+
+        gradients: Gradients = side.run(probe, back, witness)
         return gradients
 
     shown, truth = known, {}
     if measured:
         with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
-                shown = _in_the_candidates_dtype(pair.reference, dtype, lambda side: cut(side, ours.tensors))
-            truth = _truth(pair.reference, lambda side: cut(side, ours.tensors))
+                shown = _in_the_candidates_dtype(
+                    pair.reference, dtype, lambda side: cut(side, ours.tensors, state.coarser)
+                )
+            truth = _truth(pair.reference, lambda side: cut(side, ours.tensors, state.truth))
     with steps.step("run", "running the candidate"):
-        own = cut(pair.candidate, theirs.tensors)
+        own = cut(pair.candidate, theirs.tensors, state.own)
     found = GradientsFound(
         flow=golden,
         compared=compared,
@@ -138,7 +153,7 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) ->
         comparison.emulate = lambda arithmetic, _: _emulated(
             pair, arithmetic, lambda side: cut(side, ours.tensors)
         )
-    comparison.notes = notes_on(filter(compared, golden.calls), golden, candidate)
+    comparison.notes = notes_on(pair, filter(compared, golden.calls), golden, candidate)
     comparison.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
     comparison.subject = ComparedGradients(
         ComparedModels(pair, golden.plan(compared, with_inputs)),
@@ -147,16 +162,20 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) ->
         comparison.lockstep,
         found.calls_with,
     )
-    return comparison
+    return with_state(comparison, state, first=True)
 
 
-def _counts(flow: Flow) -> Counter[str]:
-    return Counter(call.path for call in flow.calls.values())
+def _must_take_gradients(pair: ModelPair) -> None:
+    for side in (pair.reference, pair.candidate):
+        for name, parameter in parameters_of(side.model).items():
+            if parameter.is_inference():
+                message = f"{name} of the {side.label} was made in inference mode, so that no gradient can flow to it"
+                raise UsageError("TP0801", message, fix="make the model outside of torch.inference_mode()")
 
 
 def _partners(pair: ModelPair, ours: Mapping[str, Tensor]) -> _Parameters:
     """The candidate's parameter for each of the reference's, which goes by any of its names where it is tied."""
-    known = parameters_of(pair.candidate.model)
+    known = own_parameters(pair.candidate.model)
     if not known and pair.candidate.is_function:
         known = parameters_of(pair.reference.model)  # those that the function uses get a gradient
     names: dict[Tensor, list[str]] = {}
@@ -178,23 +197,28 @@ def _partners(pair: ModelPair, ours: Mapping[str, Tensor]) -> _Parameters:
 def _owners(model: nn.Module) -> dict[str, list[str]]:
     """For each parameter the paths of the modules that hold it."""
     names: dict[Tensor, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
+    for name, parameter in parameters_of(model).items():
         names.setdefault(parameter, []).append(name)
     return {every[0]: [name.rpartition(".")[0] for name in every] for every in names.values()}
 
 
 def _flow(
-    side: WatchedModel, probe: Flow, loss: Loss | None, parameters: Mapping[str, Tensor]
+    side: WatchedModel,
+    probe: Flow,
+    loss: Loss | None,
+    parameters: Mapping[str, Tensor],
+    witness: StateWatch | None = None,
 ) -> tuple[Any, Gradients]:
     """One forward and backward pass: the structure of the outputs, and the gradients at every border."""
 
     def back(result: Any) -> tuple[Any, Gradients]:
         structure = leaves.structure(result)
         outputs = [tensor for _, tensor in leaves.tensors(result)]
-        starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
-        return structure, gradients_of(starts, {**probe.edges, **parameters})
+        with side.errors_with_a_code():
+            starts: Starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
+            return structure, gradients_at(probe, starts, parameters)
 
-    flow: tuple[Any, Gradients] = side.deterministic(probe, back)
+    flow: tuple[Any, Gradients] = side.deterministic(probe, back, witness)
     return flow
 
 
@@ -204,6 +228,9 @@ def _cotangents(outputs: list[Tensor]) -> list[tuple[Tensor, Tensor | None]]:
     for output in outputs:
         if output.is_floating_point():
             found.append((output, torch.randn(output.shape, generator=random).to(output)))
+        elif output.is_complex():
+            numbers = torch.randn(output.shape, generator=random, dtype=torch.complex64)
+            found.append((output, numbers.to(output)))
     return found
 
 

@@ -15,13 +15,13 @@ from torchport.candidates import precision
 from torchport.candidates.golden import GoldenPlan
 from torchport.candidates.leaves import Path
 from torchport.candidates.lockstep import LockStep
-from torchport.candidates.probing import WatchedCall
+from torchport.candidates.probing import NotRepeated, WatchedCall
 from torchport.candidates.watched_model import WatchedModel
 from torchport.errors import TorchportError
 
 
 @dataclass
-class _Within:
+class _Within(NotRepeated):
     """A probe that turns the emulation on in some calls. A call that is not compared is a part of the one it is in."""
 
     probe: LockStep
@@ -40,9 +40,12 @@ class _Within:
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.mode.is_on = False
         returned = self.probe.leave(call, tensors, places)
+        self.raised(call)
+        return returned
+
+    def raised(self, call: WatchedCall) -> None:
         self.stack.pop()
         self.mode.is_on = self.stack[-1]
-        return returned
 
 
 @contextmanager

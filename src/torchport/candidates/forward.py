@@ -5,7 +5,6 @@ In: two models, or a model and a function, and the inputs of both. Out: a report
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,12 +24,14 @@ from torchport.candidates.lockstep import LockStep
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.probing import WatchedCall
+from torchport.candidates.state_rows import StateRuns, with_state
+from torchport.candidates.state_watch import StateWatch
 from torchport.candidates.suspects import ComparedModels
-from torchport.candidates.verdict import Comparison, judge
+from torchport.candidates.verdict import Comparison, judge, not_compared
 from torchport.candidates.watched_model import Passive, WatchedModel
+from torchport.capture.state import alone
 from torchport.errors import TorchportError, UsageError
 from torchport.events import Steps
-from torchport.parity.result import Layer
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
 from torchport.runs.report import Report
 from torchport.trace.plan import output_keys
@@ -49,35 +50,37 @@ def compare_forward(
     out: str | Path | None = None,
     explain: bool = True,
     arithmetic: str = FLOAT32.name,
+    state: bool = False,
 ) -> Report:
     """Runs both on the same inputs and compares every layer that both have.
 
     `arithmetic` is the class in which the candidate may compute. If a layer diverges, `explain` looks for the operation
-    and the cause.
+    and the cause. With `state`, the buffers and inputs that the forward pass writes to are compared, too.
     """
     rules, allowed = rules_for(rtol, atol), find_arithmetic(arithmetic)
-    pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
+    with alone():
+        pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
     with undisturbed(pair), torch.no_grad():
-        comparison = _run(pair, steps, measured=rules is NOISE_FLOOR)
+        comparison = _run(pair, StateRuns.of(pair, state), steps, measured=rules is NOISE_FLOOR)
     if not explain:
         comparison.subject = None
     place = None if out is None else Path(out)
     return judge(comparison, pair.reference.root, rules, allowed, place, steps)
 
 
-def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
+def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> Comparison:
     golden, candidate = Recording(), Recording()
     with steps.step("capture", "running the reference"):
-        expected = leaves.structure(pair.reference.deterministic(golden))
+        expected = leaves.structure(pair.reference.deterministic(golden, witness=state.golden))
     with steps.step("run", "running the candidate"):
-        got = leaves.structure(pair.candidate.deterministic(candidate))
+        got = leaves.structure(pair.candidate.deterministic(candidate, witness=state.chained))
     if not any(leaf is Tensor for _, leaf in expected):
         raise UsageError("TP0801", f"{pair.reference.root} returns no tensor: there is nothing to compare")
-    why_not = pair.why_not(_counts(golden), _counts(candidate))
+    why_not = pair.why_not(golden, candidate)
     plan = make_plan(
         golden,
-        lambda name: golden.calls[name].path not in why_not,
+        lambda name: name not in why_not,
         with_inputs=lambda name: partners(golden.given_at[name], candidate.given_at[name]) is not None,
         source=lambda call: source_of(pair, candidate.calls, call),
     )
@@ -87,31 +90,31 @@ def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
         golden=plan.values,
         chained=_chained(plan, candidate, set(wrong)),
         uncompared=[
-            not_compared(call, why_not[call.path]) for call in golden.calls.values() if call.path in why_not
+            not_compared(call, why_not[name]) for name, call in golden.calls.items() if name in why_not
         ],
         order=[name for kind, name in golden.events if kind == "exit"],
         reasons={key: why for name, why in wrong.items() for key in plan.calls[name].outputs},
-        notes=notes_on(plan.calls, golden, candidate),
+        notes=notes_on(pair, plan.calls, golden, candidate),
     )
     if measured:
         with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
                 comparison.precision = str(dtype).removeprefix("torch.")
-                comparison.golden = _in_the_candidates_dtype(pair.reference, plan, dtype)
-            comparison.truth = _truth(pair.reference, plan)
+                comparison.golden = _in_the_candidates_dtype(pair.reference, plan, dtype, state.coarser)
+            comparison.truth = _truth(pair.reference, plan, state.truth)
             comparison.emulate = partial(_emulated, pair, plan)
             comparison.ends = partial(_ends, pair, plan, None)
             comparison.emulate_all = partial(_ends, pair, plan)
     with steps.step("run", "running the candidate"):
         probe = LockStep(plan, set(wrong))
         try:
-            pair.candidate.run(probe)
+            pair.candidate.run(probe, witness=state.own)
         except TorchportError as error:
             comparison.stopped = error
         comparison.lockstep = probe.written
     models = ComparedModels(pair, plan, set(wrong))
     comparison.subject = ComparedValues(models, comparison.golden, comparison.lockstep)
-    return comparison
+    return with_state(comparison, state)
 
 
 def source_of(pair: ModelPair, candidate: Mapping[str, WatchedCall], call: WatchedCall) -> str | None:
@@ -119,24 +122,6 @@ def source_of(pair: ModelPair, candidate: Mapping[str, WatchedCall], call: Watch
     if call.parent is None:
         return pair.source or call.source
     return candidate[call.name].source or call.source
-
-
-def not_compared(call: WatchedCall, why: str) -> Layer:
-    return Layer(
-        name=call.name,
-        type=call.type,
-        own=None,
-        chained=None,
-        passed=True,
-        reason=why,
-        source=call.source,
-        parent=call.parent,
-        uncompared=why,
-    )
-
-
-def _counts(recording: Recording) -> Counter[str]:
-    return Counter(call.path for call in recording.calls.values())
 
 
 def _wrong_outputs(plan: GoldenPlan, candidate: Recording, expected: Any, got: Any) -> dict[str, str]:
@@ -160,31 +145,46 @@ def _chained(plan: GoldenPlan, candidate: Recording, wrong: set[str]) -> dict[st
     return found
 
 
-def notes_on(names: Iterable[str], golden: Recording | Flow, candidate: Recording | Flow) -> dict[str, str]:
+def notes_on(
+    pair: ModelPair, names: Iterable[str], golden: Recording | Flow, candidate: Recording | Flow
+) -> dict[str, str]:
     """What is not compared of calls that are."""
-    found = {}
+    notes = {}
     for name in names:
-        ours, theirs = len(golden.inputs[name]), len(candidate.inputs[name])
-        if ours != theirs:
-            which = (
-                "inputs are"
-                if partners(golden.given_at[name], candidate.given_at[name]) is None
-                else "other inputs are"
+        notes[name] = [
+            note
+            for note in (
+                pair.closed.get(golden.calls[name].path),
+                _note_on_inputs(name, golden, candidate),
+                _note_on_outputs(name, golden, candidate),
             )
-            found[name] = f"its {which} not compared: it is given {theirs} tensors, in the reference {ours}"
-        ours, theirs = len(golden.outputs[name]), len(candidate.outputs[name])
-        if ours < theirs:
-            counts = f"it returns {theirs} tensors, in the reference {ours}"
-            found[name] = f"its other outputs are not compared: {counts}"
-    return found
+            if note is not None
+        ]
+    return {name: "; ".join(found) for name, found in notes.items() if found}
 
 
-def _truth(reference: WatchedModel, plan: GoldenPlan) -> dict[str, Tensor]:
+def _note_on_inputs(name: str, golden: Recording | Flow, candidate: Recording | Flow) -> str | None:
+    ours, theirs = len(golden.inputs[name]), len(candidate.inputs[name])
+    if ours == theirs:
+        return None
+    has_partners = partners(golden.given_at[name], candidate.given_at[name]) is not None
+    which = "other inputs are" if has_partners else "inputs are"
+    return f"its {which} not compared: it is given {theirs} tensors, in the reference {ours}"
+
+
+def _note_on_outputs(name: str, golden: Recording | Flow, candidate: Recording | Flow) -> str | None:
+    ours, theirs = len(golden.outputs[name]), len(candidate.outputs[name])
+    if ours >= theirs:
+        return None
+    return f"its other outputs are not compared: it returns {theirs} tensors, in the reference {ours}"
+
+
+def _truth(reference: WatchedModel, plan: GoldenPlan, witness: StateWatch) -> dict[str, Tensor]:
     """Each call in float64, from golden inputs; nothing where the model cannot be run in float64."""
     probe = LockStep(plan)
     try:
         with precision.in_float64(reference.model):
-            reference.in_dtype(torch.float64).run(probe)
+            reference.in_dtype(torch.float64).run(probe, witness=witness)
     except TorchportError:
         return {}
     return probe.written
@@ -209,13 +209,13 @@ def _ends(pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic | None) -> M
 
 
 def _in_the_candidates_dtype(
-    reference: WatchedModel, plan: GoldenPlan, dtype: torch.dtype
+    reference: WatchedModel, plan: GoldenPlan, dtype: torch.dtype, witness: StateWatch
 ) -> dict[str, Tensor]:
     """What the reference computes in the dtype of a coarser candidate, from golden inputs."""
     probe = LockStep(plan)
     try:
         with precision.in_dtype(reference.model, dtype):
-            reference.in_dtype(dtype).run(probe)
+            reference.in_dtype(dtype).run(probe, witness=witness)
     except TorchportError as error:
         raise UsageError(
             "TP0801",

@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from torchport.candidates.leaves import Path
-from torchport.candidates.probing import WatchedCall
+from torchport.candidates.probing import NotRepeated, WatchedCall
 from torchport.trace.plan import Call, Event, Plan, input_keys, output_keys
 
 TensorIdentity = tuple[int, int]
-"""Which tensor it is, and how often it had been written to."""
+"""Which tensor it is, and how often it had been written to, or the hash of its values where that is not known."""
 
 
 def identity_of(tensor: Tensor) -> TensorIdentity:
-    return id(tensor), tensor._version
+    """What is written to a tensor that was made in inference mode is not counted, so its values are looked at."""
+    return id(tensor), hash(bytes_of(tensor)) if tensor.is_inference() else tensor._version
+
+
+def bytes_of(tensor: Tensor) -> bytes:
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return plain.view(torch.uint8).numpy().tobytes()
 
 
 @dataclass
-class Recording:
+class Recording(NotRepeated):
     """A probe that changes nothing. One tensor at two borders is one value."""
 
     calls: dict[str, WatchedCall] = field(default_factory=dict)
@@ -33,6 +40,8 @@ class Recording:
     values: dict[TensorIdentity, Tensor] = field(default_factory=dict)
     alive: list[Tensor] = field(default_factory=list)
     """Keeps tensors from being freed, so that no two have the same identity."""
+    failed: set[str] = field(default_factory=set)
+    """The calls that ended in an error."""
 
     def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.calls[call.name] = call
@@ -46,6 +55,10 @@ class Recording:
         self.returned_at[call.name] = places
         self.outputs[call.name] = [self._kept(tensor) for tensor in tensors]
         return tensors
+
+    def raised(self, call: WatchedCall) -> None:
+        self.failed.add(call.name)
+        self.leave(call, [], [])
 
     def _kept(self, tensor: Tensor) -> TensorIdentity:
         identity = identity_of(tensor)

@@ -103,7 +103,7 @@ class IsolatedCall:
         found, places = inputs_of(self.module, self.args, self.kwargs)
         chosen = self._by_key(self.border.call.inputs, self.plan.given_at, self.border.call, places)
         changed = {found[index][0]: given[key] for key, index in chosen.items()}
-        args, kwargs = leaves.replaced((self.args, self.kwargs), lambda place, leaf: changed.get(place, leaf))
+        args, kwargs = leaves.put_into(leaves.copied((self.args, self.kwargs), _as_it_is), changed)
         return args, kwargs
 
     @staticmethod
@@ -147,7 +147,7 @@ class IsolatedCall:
         places = [place for place, _ in leaves.tensors(result)]
         chosen = self._by_key(call.outputs, self.plan.returned_at, call, places)
         changed = {places[index]: given[key] for key, index in chosen.items()}
-        return leaves.replaced(result, lambda place, leaf: changed.get(place, leaf))
+        return leaves.put_into(leaves.copied(result, _as_it_is), changed)
 
 
 @contextmanager
@@ -205,13 +205,17 @@ class _Catch:
     ) -> None:
         if call.name == self.border.call.name:
             self.module = module
-            self.args, self.kwargs = leaves.each_tensor((args, kwargs), _copy)
+            self.args, self.kwargs = leaves.copied((args, kwargs), _copy)
 
     def left(self, call: WatchedCall, module: nn.Module, result: Any) -> None:
         if any(call.name == inside.name for inside in self.border.inside):
             self.modules[call.name] = module
-            self.results[call.name] = leaves.each_tensor(result, _copy)
+            self.results[call.name] = leaves.copied(result, _copy)
 
 
 def _copy(tensor: Tensor) -> Tensor:
     return tensor.detach().clone()
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor

@@ -11,11 +11,11 @@ from torch import Tensor
 from torchport.candidates.golden import GoldenPlan, TensorIdentity, identity_of
 from torchport.candidates.leaves import Path, partners
 from torchport.candidates.precision import like
-from torchport.candidates.probing import WatchedCall
+from torchport.candidates.probing import NotRepeated, WatchedCall
 
 
 @dataclass
-class LockStep:
+class LockStep(NotRepeated):
     """A probe for a candidate, and for the reference itself in another dtype."""
 
     plan: GoldenPlan

@@ -29,15 +29,12 @@ def in_dtype(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
 
 @contextmanager
 def in_float64(model: nn.Module) -> Iterator[None]:
-    """Whatever the model's code casts to a narrower float stays in float64."""
-    default = torch.get_default_dtype()
-    with in_dtype(model, torch.float64):
-        try:
-            torch.set_default_dtype(torch.float64)
-            with _Widened():  # type: ignore[no-untyped-call]
-                yield
-        finally:
-            torch.set_default_dtype(default)
+    """Whatever the model's code casts to a narrower float, or makes in one, stays in float64.
+
+    Only this thread computes in float64: torch's default dtype, which all threads share, is left alone.
+    """
+    with in_dtype(model, torch.float64), _Widened():  # type: ignore[no-untyped-call]
+        yield
 
 
 class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -48,9 +45,43 @@ class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        kwargs = kwargs or {}
         # What an operation writes to must be the tensor itself and not a widened copy.
-        widen = _dtype if func._schema.is_mutable else _tensor_or_dtype
-        return func(*_each(args, widen), **_each(kwargs or {}, widen))
+        if func._schema.is_mutable:
+            return func(*_each(args, _dtype), **_each(kwargs, _dtype))
+        result = func(*_each(args, _tensor_or_dtype), **_each(kwargs, _tensor_or_dtype))
+        if not isinstance(result, Tensor) or result.dtype not in _NARROW:
+            return result
+        return _in_float64_itself(func, args, kwargs, result)
+
+
+def _in_float64_itself(func: Any, args: Any, kwargs: dict[str, Any], narrow: Tensor) -> Tensor:
+    """What an operation gives in float64 if its result has the default dtype, since none of its operands is a float."""
+    is_random = torch.Tag.nondeterministic_seeded in func.tags
+    if is_random or func is torch.ops.aten.lift_fresh.default:
+        return narrow.double()
+    if any(argument.name == "dtype" for argument in func._schema.arguments):
+        made: Tensor = func(*args, **{**kwargs, "dtype": torch.float64})
+        return made
+    return _from_whole_numbers(func, args, kwargs, narrow)
+
+
+def _from_whole_numbers(func: Any, args: Any, kwargs: dict[str, Any], narrow: Tensor) -> Tensor:
+    """Arithmetic on whole numbers whose result is not whole, such as `positions / 3`."""
+    try:
+        wide = func(*_each(args, _whole_as_float64), **_each(kwargs, _whole_as_float64))
+    except (RuntimeError, IndexError, TypeError, NotImplementedError):
+        return narrow.double()
+    is_same = isinstance(wide, Tensor) and wide.dtype == torch.float64 and wide.shape == narrow.shape
+    if is_same and torch.allclose(wide, narrow.double(), rtol=1e-2, equal_nan=True):
+        found: Tensor = wide
+        return found
+    return narrow.double()
+
+
+def _whole_as_float64(value: Any) -> Any:
+    is_whole = isinstance(value, Tensor) and not (value.is_floating_point() or value.is_complex())
+    return value.double() if is_whole else value
 
 
 def _dtype(value: Any) -> Any:

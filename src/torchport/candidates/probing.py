@@ -1,12 +1,9 @@
-"""Running a module with its calls shown to a probe, which may change what goes in and what comes out."""
+"""What is known of a call while a model runs, and which modules of a model can be watched."""
 
 from __future__ import annotations
 
 import inspect
-import sys
-from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol
@@ -15,8 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from torchport.candidates import leaves
-from torchport.capture.source import definition
-from torchport.errors import CaptureError
 
 
 @dataclass(frozen=True)
@@ -41,6 +36,35 @@ class Probe(Protocol):
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]) -> list[Tensor]: ...
 
+    def enter_again(
+        self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]: ...
+
+    def leave_again(
+        self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]:
+        """The same for a call that a checkpoint makes again in the backward pass."""
+
+    def raised(self, call: WatchedCall) -> None:
+        """Is told that a call ended in an error, and so returns nothing. Its caller may go on without."""
+
+
+class NotRepeated:
+    """A part of a probe for runs without a backward pass, to which an error in a call means nothing."""
+
+    def enter_again(
+        self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]:
+        return tensors
+
+    def leave_again(
+        self, call: WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
+    ) -> list[Tensor]:
+        return tensors
+
+    def raised(self, call: WatchedCall) -> None:
+        pass
+
 
 class Witness(Protocol):
     """Is shown every call as a whole, with what the probe put into it, and changes nothing."""
@@ -52,103 +76,43 @@ class Witness(Protocol):
     def left(self, call: WatchedCall, module: nn.Module, result: Any) -> None: ...
 
 
-def run(
-    model: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    *,
-    names: Mapping[nn.Module, str],
-    root: str,
-    probe: Probe,
-    witness: Witness | None = None,
-) -> Any:
-    """Calls the model with the modules in `names` watched, and known by these paths."""
-    watcher = _Watcher(root, probe, witness)
-    with ExitStack() as stack:
-        for module, path in names.items():
-            before = module.register_forward_pre_hook(watcher.enter(path), with_kwargs=True, prepend=True)
-            stack.callback(before.remove)
-            stack.callback(module.register_forward_hook(watcher.leave).remove)
-        return model(*args, **kwargs)
-
-
 def by_path(model: nn.Module) -> dict[nn.Module, str]:
-    """The modules that can be watched, each by its first path; what is inside compiled code cannot be."""
+    """The modules that can be watched, each by its first path; what is inside closed code cannot be."""
     found: dict[nn.Module, str] = {}
     closed: list[str] = []
     for path, module in model.named_modules():
         if any(path.startswith(prefix) for prefix in closed):
             continue
-        if not isinstance(module, torch.jit.ScriptModule):  # which takes no hooks
-            found[module] = path
+        found[module] = path
         if is_closed(module):
             closed.append(f"{path}." if path else "")
     return found
 
 
 def is_closed(module: nn.Module) -> bool:
-    """Whether hooks do not see what is inside: compiled or scripted code."""
-    compiled = "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None
-    return compiled or isinstance(module, torch.jit.ScriptModule)
+    """Whether the calls inside a module are not seen: it is compiled, scripted or exported."""
+    return closed_kind(module) is not None
 
 
-class _Watcher:
-    def __init__(self, root: str, probe: Probe, witness: Witness | None):
-        self.root, self.probe, self.witness = root, probe, witness
-        self.stack: list[WatchedCall] = []
-        self.counts: Counter[str] = Counter()
-
-    def enter(self, path: str) -> Callable[..., Any]:
-        def hook(
-            module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-        ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            base = path or self.root
-            nth = self.counts[base]
-            self.counts[base] += 1
-            call = WatchedCall(
-                name=f"{base}#{nth}" if nth else base,
-                path=path,
-                type=f"{type(module).__module__}.{type(module).__qualname__}",
-                source=_calling_line() if self.stack else definition(type(module)),
-                parent=self.stack[-1].name if self.stack else None,
-            )
-            self.stack.append(call)
-            found, places = inputs_of(module, args, kwargs)
-            given = self.probe.enter(call, [tensor for _, tensor in found], places)
-            changed = dict(zip((place for place, _ in found), given, strict=True))
-            args, kwargs = leaves.replaced((args, kwargs), lambda place, leaf: changed.get(place, leaf))
-            if self.witness is not None:
-                self.witness.entered(call, module, args, kwargs)
-            return args, kwargs
-
-        return hook
-
-    def leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-        call = self.stack.pop()
-        found = leaves.tensors(output)
-        for place, tensor in found:
-            _must_be_plain(call, place, tensor)
-        places = [place for place, _ in found]
-        result = self.probe.leave(call, [tensor for _, tensor in found], places)
-        changed = dict(zip(places, result, strict=True))
-        output = leaves.replaced(output, lambda place, leaf: changed.get(place, leaf))
-        if self.witness is not None:
-            self.witness.left(call, module, output)
-        return output
-
-
-def _must_be_plain(call: WatchedCall, place: leaves.Path, tensor: Tensor) -> None:
-    kind = "quantized" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
-    if kind != "strided":
-        message = f"the output {leaves.described_path(place)} of {call.name} is a {kind} tensor"
-        raise CaptureError("TP0205", message, where=call.source, fix="return dense tensors")
+def closed_kind(module: nn.Module) -> str | None:
+    """Why the calls inside a module are not seen, such as `compiled`; None if they are seen."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return "scripted"
+    is_compiled = "_orig_mod" in module._modules or getattr(module, "_compiled_call_impl", None) is not None
+    if is_compiled or hasattr(vars(module).get("forward"), "_torchdynamo_orig_callable"):
+        return "compiled"
+    return (
+        "exported"
+        if isinstance(module, torch.fx.GraphModule) and hasattr(module, "validate_inputs")
+        else None
+    )
 
 
 def inputs_of(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[list[tuple[leaves.Path, Tensor]], list[leaves.Path]]:
     """The tensors that a call is given, in the order of forward's parameters, and where they are among these."""
-    parameters = list(inspect.signature(module.forward).parameters)
+    parameters = _parameters_of_forward(module)
 
     def rank(found: tuple[leaves.Path, Tensor]) -> int:
         side, key = found[0][:2]
@@ -165,6 +129,14 @@ def inputs_of(
     return found, [named(place) for place, _ in found]
 
 
+def _parameters_of_forward(module: nn.Module) -> list[str]:
+    """The names of forward's parameters, or none if it is not written in Python."""
+    try:
+        return list(inspect.signature(module.forward).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame outside torch from which a call came; None if it came from torchport itself."""
     while frame is not None:
@@ -175,9 +147,3 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
             return frame
         frame = frame.f_back
     return None
-
-
-def _calling_line() -> str | None:
-    """The line outside torch that makes the call of a hook's module; None where torch itself makes it."""
-    frame = user_frame(sys._getframe(2))
-    return None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from torchport.candidates.cuts import Flow, Gradients
-from torchport.candidates.forward import not_compared
 from torchport.candidates.golden import GoldenPlan
 from torchport.candidates.pair import NOT_COMPARED
 from torchport.candidates.probing import WatchedCall
-from torchport.candidates.verdict import Comparison
+from torchport.candidates.verdict import Comparison, not_compared
 from torchport.parity.result import Layer
 from torchport.trace.plan import Call
 
@@ -88,7 +87,7 @@ class _Return:
                 self._enter(name) if kind == "exit" else self._exit(name)
             elif kind == "enter":
                 call = flow.calls[name]
-                self._skip(replace(call, type=_type(call.type, "input")), self.found.why_not[call.path])
+                self._skip(replace(call, type=_type(call.type, "input")), self.found.why_not[name])
         return self._collected()
 
     def _homes(self) -> dict[str, list[str]]:

@@ -39,6 +39,8 @@ def trace(function: Traced, tensors: Sequence[Tensor], *, backward: bool) -> tor
     try:
         with quiet(), torch.set_grad_enabled(backward):
             traced = make_fx(dispatch_functionalize(with_lines, mode), pre_dispatch=not backward)(*tensors)
+    except MemoryError:
+        raise
     except Exception as error:  # Tracing raises whatever the user's code raises for tensors without a value.
         raise CaptureError("TP0202", f"it cannot be traced: {type(error).__name__}: {error}") from error
     _without_grad_modes(traced.graph)

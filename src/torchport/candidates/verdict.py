@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torchport.arithmetic.classes import Arithmetic
 from torchport.candidates.golden import GoldenPlan
+from torchport.candidates.probing import WatchedCall
 from torchport.errors import TorchportError
 from torchport.events import Steps
 from torchport.explain.explanation import Explained, explained_if_possible
@@ -49,6 +50,8 @@ class Comparison:
     """By key of a value that is others in a row, the keys of these."""
     notes: dict[str, str] = field(default_factory=dict)
     """By layer, what of it is not compared, and why."""
+    remarks: tuple[str, ...] = ()
+    """What is true of the comparison as a whole, and a user should know."""
     precision: str | None = None
     """The dtype of a candidate that is coarser than the reference, which was then measured in it."""
     stopped: TorchportError | None = None
@@ -61,6 +64,20 @@ class Comparison:
     """The outputs of the whole reference in a class of arithmetic, by key."""
     subject: Explained | None = None
     """What is looked into for the cause of a difference."""
+
+
+def not_compared(call: WatchedCall, why: str) -> Layer:
+    return Layer(
+        name=call.name,
+        type=call.type,
+        own=None,
+        chained=None,
+        passed=True,
+        reason=why,
+        source=call.source,
+        parent=call.parent,
+        uncompared=why,
+    )
 
 
 def judge(
@@ -101,6 +118,7 @@ def _judge(
         raise comparison.stopped
     completed = _completed(parity, comparison)
     report = Report.of_parity(completed, target=TARGET, model=files.name, seconds=steps.seconds)
+    report = report.model_copy(update={"notes": (*report.notes, *comparison.remarks)})
     if report.passed:
         shutil.rmtree(files.snippets, ignore_errors=True)
     if comparison.subject is not None:

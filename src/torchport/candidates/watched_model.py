@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from torchport.candidates import leaves, probing
+from torchport.candidates import leaves, probing, watching
+from torchport.candidates.functions import FunctionModule
 from torchport.capture.source import user_line
-from torchport.capture.state import state_kept
+from torchport.capture.state import is_training, state_kept
 from torchport.errors import CaptureError, RunError, TorchportError
 
 
@@ -30,6 +31,11 @@ class WatchedModel:
     def is_function(self) -> bool:
         return isinstance(self.model, FunctionModule)
 
+    @property
+    def owners(self) -> tuple[nn.Module, ...]:
+        """The modules that a function works with; none if the model is a module itself."""
+        return self.model.owners if isinstance(self.model, FunctionModule) else ()
+
     def run(
         self,
         probe: probing.Probe,
@@ -40,12 +46,21 @@ class WatchedModel:
 
         The inputs are copies, so that a forward that writes to them does no harm.
         """
-        args, kwargs = leaves.each_tensor(self.inputs, lambda tensor: tensor.clone())
-        with self.errors_with_a_code(), state_kept(self.model):
-            result = probing.run(
-                self.model, args, kwargs, names=self.names, root=self.root, probe=probe, witness=witness
+        args, kwargs = leaves.copied(self.inputs, lambda tensor: tensor.clone())
+        with ExitStack() as stack:
+            for model in (self.model, *self.owners):
+                stack.enter_context(state_kept(model))
+            return watching.run(
+                self.model,
+                args,
+                kwargs,
+                names=self.names,
+                root=self.root,
+                probe=probe,
+                blame=self.failed,
+                then=then,
+                witness=witness,
             )
-            return then(result)
 
     def in_dtype(self, dtype: torch.dtype) -> WatchedModel:
         """The same model with its floating inputs in another dtype."""
@@ -53,35 +68,39 @@ class WatchedModel:
         def cast(tensor: Tensor) -> Tensor:
             return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
-        return replace(self, inputs=leaves.each_tensor(self.inputs, cast))
+        return replace(self, inputs=leaves.copied(self.inputs, cast))
 
     @contextmanager
     def errors_with_a_code(self) -> Iterator[None]:
-        """What the model raises is an error with a code, which says whose it is."""
+        """Within, only code of the model runs: what it raises is an error with a code, which says whose it is."""
         try:
             yield
-        except TorchportError:
+        except (TorchportError, MemoryError):
             raise
         except Exception as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
 
-    def _failed(self, error: Exception) -> TorchportError:
+    def failed(self, error: Exception) -> TorchportError:
         said = f"{type(error).__name__}: {error}"
         if self.label == "reference":
             return CaptureError("TP0201", f"the reference fails its own forward: {said}", user_line(error))
         return RunError("TP0603", f"the candidate fails on these inputs: {said}", user_line(error))
 
-    def deterministic(self, probe: probing.Probe, then: Callable[[Any], Any] = lambda result: result) -> Any:
+    def deterministic(
+        self,
+        probe: probing.Probe,
+        then: Callable[[Any], Any] = lambda result: result,
+        witness: probing.Witness | None = None,
+    ) -> Any:
         """The same; where random numbers were drawn, a second run must give the same outputs."""
         before = self._random_state()
-        first, answer = self.run(probe, lambda result: (result, then(result)))
+        first, answer = self.run(probe, lambda result: (result, then(result)), witness)
         if all(torch.equal(old, new) for old, new in zip(before, self._random_state(), strict=True)):
             return answer
         second = self.run(Passive())
-        pairs = zip(leaves.tensors(first), leaves.tensors(second), strict=True)
-        if all(_is_same(one, other) for (_, one), (_, other) in pairs):
+        if _are_same(leaves.tensors(first), leaves.tensors(second)):
             return answer
-        mode = "it is in training mode" if self.model.training else "it draws random numbers in eval mode"
+        mode = "it is in training mode" if is_training(self.model) else "it draws random numbers in eval mode"
         raise CaptureError(
             "TP0204",
             f"the {self.label} does not give the same result twice: {mode}",
@@ -93,11 +112,17 @@ class WatchedModel:
         return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]
 
 
+def _are_same(ones: list[tuple[leaves.Path, Tensor]], others: list[tuple[leaves.Path, Tensor]]) -> bool:
+    if [(path, tensor.shape) for path, tensor in ones] != [(path, tensor.shape) for path, tensor in others]:
+        return False
+    return all(_is_same(one, other) for (_, one), (_, other) in zip(ones, others, strict=True))
+
+
 def _is_same(one: Tensor, other: Tensor) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
-class Passive:
+class Passive(probing.NotRepeated):
     def enter(
         self, call: probing.WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
     ) -> list[Tensor]:
@@ -107,17 +132,3 @@ class Passive:
         self, call: probing.WatchedCall, tensors: list[Tensor], places: list[leaves.Path]
     ) -> list[Tensor]:
         return tensors
-
-
-class FunctionModule(nn.Module):
-    """A function, or scripted code, as a module, which has the parameters of the function's owner if that has some."""
-
-    def __init__(self, function: Callable[..., Any]):
-        super().__init__()
-        object.__setattr__(self, "function", function)
-        owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
-        if isinstance(owner, nn.Module):
-            object.__setattr__(self, "named_parameters", owner.named_parameters)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)  # type: ignore[operator]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from torchport.candidates.pair import ModelPair
+from torchport.candidates.paths import buffers_of, parameters_of
 
 
 @dataclass(frozen=True)
@@ -46,5 +47,4 @@ def weights_of_candidate(pair: ModelPair) -> NamedWeights:
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    named: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
-    return named | dict(model.named_buffers(remove_duplicate=False))
+    return parameters_of(model) | buffers_of(model)

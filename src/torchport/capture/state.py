@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,10 +12,14 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from torchport.capture import operations
+from torchport.capture.held_values import HeldValues
 from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, pytree, storage_id
 
+_TURN = threading.RLock()
+"""Whose turn it is to change what the whole process shares."""
 _COPIED_BYTES = 64 * 2**20
 """How many bytes of buffers are copied before a run; larger buffers are copied if the run writes to them."""
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -27,11 +32,22 @@ def as_it_was(model: torch.nn.Module) -> Iterator[None]:
 
     That includes modes, attributes, buffers and torch's random state.
     """
-    fast_path = torch.backends.mha.get_fastpath_enabled()
     devices = {p.device for p in model.parameters() if p.is_cuda}
-    with torch.random.fork_rng(devices=[d.index for d in devices]), state_kept(model, runs=False):
+    with alone(), torch.random.fork_rng(devices=[d.index for d in devices]), state_kept(model, runs=False):
+        model.eval()
+        yield
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within, no other thread is: it waits at its own `alone`. Attention takes the plain path.
+
+    Models are changed while they are watched, and some of torch's settings are the whole process's.
+    """
+    with _TURN:
+        fast_path = torch.backends.mha.get_fastpath_enabled()
         try:
-            model.eval()
+            # The fast path of attention leaves out the modules inside.
             torch.backends.mha.set_fastpath_enabled(False)
             yield
         finally:
@@ -40,28 +56,41 @@ def as_it_was(model: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
-    """Puts back buffers, by name and by value, and the attributes of every module.
+    """Puts back buffers, by name and by value, and the attributes of every module with what these hold.
 
-    Without `runs`, the model is only traced within: then no operation writes to its buffers, and large ones need no
-    guard, which would be in the way of torch.export.
+    Parameters of a model in training mode, which a forward pass may write to, are put back, too. Without `runs`, the
+    model is only traced within: then no operation writes to its buffers, and large ones need no guard, which would be
+    in the way of torch.export.
     """
     attributes = [(module, _snapshot(module)) for module in model.modules()]
-    small, large = _by_size([buffer for buffer in model.buffers() if not buffer.is_meta])
-    copies = [(buffer, buffer.detach().clone()) for buffer in small]
-    guard = CopyBeforeWrite(large) if runs and large else None
+    held = HeldValues()
+    for module, _ in attributes:
+        held.look_into(module)
+    written = [*model.buffers(), *(model.parameters() if is_training(model) else ()), *held.tensors]
+    small, large = by_size([tensor for tensor in written if not tensor.is_meta and not is_lazy(tensor)])
+    copies = [(tensor, tensor.detach().clone()) for tensor in small]
+    parameters = {id(parameter) for parameter in model.parameters()}
+    guarded = [tensor for tensor in large if id(tensor) not in parameters]
+    guard = CopyBeforeWrite(guarded) if runs and guarded else None
     try:
         with guard or nullcontext():
             yield
     finally:
         for module, saved in attributes:
             _put_back(module, saved)
+        held.put_back()
         with torch.no_grad():
-            for buffer, value in copies + (guard.copies if guard else []):
-                if not torch.equal(buffer, value):
-                    buffer.copy_(value)
+            for tensor, value in copies + (guard.copies if guard else []):
+                if not torch.equal(tensor, value):
+                    tensor.copy_(value)
 
 
-def _by_size(buffers: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def is_training(model: torch.nn.Module) -> bool:
+    """Whether a model is in training mode; a frozen one has no modes."""
+    return bool(getattr(model, "training", False))
+
+
+def by_size(buffers: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """The buffers that are small enough to be copied, all together, and those that are not."""
     small: list[torch.Tensor] = []
     large: list[torch.Tensor] = []

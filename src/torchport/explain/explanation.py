@@ -99,6 +99,8 @@ def explained_if_possible(
     try:
         with steps.step("explain", "looking for the cause"):
             report = explained(report, files, subject, kept=kept)
+    except MemoryError:
+        raise
     except Exception as error:
         steps.say(f"the cause could not be found: {type(error).__name__}: {error}")
         return report

@@ -1,0 +1,225 @@
+"""State that a forward pass writes to: compared when asked for, noted when not, and put back in any case."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from torchport import assert_parity, compare_gradients, compare_models
+from torchport.errors import ParityError, UsageError
+from torchport.runs.report import Report
+from torchport.runs.run import Run
+from torchport.trace.reading import Trace
+
+from .models import Twice, X, honest
+from .test_forward import culprit, failed, layer
+
+Compare = Callable[..., Report]
+BOTH = pytest.mark.parametrize("compare", [compare_models, compare_gradients], ids=["forward", "backward"])
+STATISTICS = ["norm.running_mean", "norm.running_var", "norm.num_batches_tracked"]
+
+
+class Normed(nn.Module):
+    def __init__(self, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.fc, self.norm = nn.Linear(32, 32), nn.BatchNorm1d(7, momentum=momentum)
+        self.out = nn.Linear(32, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.norm(self.fc(x)))  # type: ignore[no-any-return]
+
+
+class Overwriting(nn.Module):
+    def __init__(self, by: float = 1.0) -> None:
+        super().__init__()
+        self.fc, self.by = nn.Linear(32, 32), by
+
+    def forward(self, x: Tensor, *, mask: Tensor | None = None) -> Tensor:
+        y = self.fc(x)
+        x.mul_(self.by)
+        return y  # type: ignore[no-any-return]
+
+
+def with_weights_of(model: nn.Module, other: nn.Module) -> nn.Module:
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+@BOTH
+def test_statistics_that_a_training_step_writes_are_rows_of_the_report(compare: Compare) -> None:
+    model = Normed().train()
+    report = compare(model, honest(model), X, state=True)
+    assert report.passed and report.notes == ()
+    for name in STATISTICS:
+        row = layer(report, name)
+        assert row.own is not None and row.type == f"state BatchNorm1d.{name.rpartition('.')[2]}"
+    assert layer(report, "norm.num_batches_tracked").rule == "exact"
+    names = [one.name for one in report.layers]
+    assert names.index("norm.running_mean") < names.index("norm")
+
+
+@BOTH
+def test_without_state_a_note_names_what_is_written(compare: Compare) -> None:
+    model = Normed().train()
+    report = compare(model, honest(model), X)
+    note = f"the forward pass writes to {', '.join(STATISTICS)}: not compared without state=True"
+    assert report.passed and report.notes == (note,)
+    assert not any(one.name in STATISTICS for one in report.layers)
+    assert compare(model.eval(), honest(model), X).notes == ()
+
+
+@BOTH
+def test_another_momentum_is_found_only_with_state(compare: Compare) -> None:
+    model = Normed().train()
+    candidate = with_weights_of(model, Normed(momentum=0.101)).train()
+    assert compare(model, candidate, X).passed
+    report = compare(model, candidate, X, state=True)
+    assert culprit(report) in STATISTICS and set(failed(report)) <= {*STATISTICS}
+    divergence = report.first_divergence
+    assert divergence is not None and divergence.what == "value after the call"
+
+
+def test_statistics_are_judged_from_golden_inputs() -> None:
+    model = Normed().train()
+    candidate = copy.deepcopy(model)
+    with torch.no_grad():
+        candidate.fc.weight *= 1.01
+    report = compare_models(model, candidate, X, state=True, explain=False)
+    assert failed(report) == ["fc"]
+    chained = layer(report, "norm.running_var").chained
+    assert chained is not None and chained.max_abs > 1e-4
+
+
+def test_the_statistics_are_those_of_torch(tmp_path: Path) -> None:
+    model = Normed().train()
+    compare_models(model, copy.deepcopy(model), X, state=True, out=tmp_path)
+    expected = copy.deepcopy(model)
+    expected(X)
+    run = Run.open(tmp_path)
+    assert run.golden is not None and run.chained is not None
+    for file in (run.golden, run.chained):
+        with Trace(file) as trace:
+            for name, value in expected.norm.named_buffers(prefix="norm"):
+                torch.testing.assert_close(trace.get(name), value, rtol=0, atol=0)
+
+
+@BOTH
+def test_an_input_that_is_overwritten_is_a_row_of_the_report(compare: Compare) -> None:
+    model, given = Overwriting(2.0), X.clone()
+    report = compare(model, honest(model), given, {"mask": X > 0}, state=True)
+    assert report.passed and layer(report, "input x").own is not None
+    assert compare(model, honest(model), given).notes == (
+        "the forward pass writes to input x: not compared without state=True",
+    )
+    wrong = with_weights_of(model, Overwriting(2.001))
+    assert compare(model, wrong, given).passed
+    assert culprit(compare(model, wrong, given, state=True)) == "input x"
+    assert torch.equal(given, X)
+
+
+@BOTH
+def test_a_candidate_that_writes_less_or_more_is_found(compare: Compare) -> None:
+    model = Overwriting(2.0)
+    assert culprit(compare(model, with_weights_of(model, Overwriting(1.0)), X, state=True)) == "input x"
+    assert culprit(compare(with_weights_of(model, Overwriting(1.0)), model, X, state=True)) == "input x"
+
+
+def test_state_that_only_one_side_has_is_named() -> None:
+    class Counting(Twice):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.count += 1
+            return super().forward(x)
+
+    counting, plain = Counting(), Twice()
+    counting.load_state_dict(plain.state_dict(), strict=False)
+    report = compare_models(counting, plain, X, state=True)
+    assert report.passed
+    assert layer(report, "count").uncompared == "not compared: the candidate has no such state"
+    report = compare_models(plain, counting, X)
+    assert report.notes == ("the candidate writes to count, which the reference does not have",)
+
+
+def test_a_parameter_that_forward_writes_to_is_compared_and_put_back() -> None:
+    class Codebook(nn.Module):
+        def __init__(self, decay: float) -> None:
+            super().__init__()
+            self.codes, self.fc, self.decay = nn.Parameter(torch.ones(32)), nn.Linear(32, 32), decay
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.fc(x) * self.codes
+            if self.training:
+                self.codes.data.mul_(self.decay)
+            return y
+
+    model = Codebook(0.9).train()
+    assert compare_models(model, copy.deepcopy(model), X, state=True).passed
+    candidate = with_weights_of(model, Codebook(0.91)).train()
+    assert culprit(compare_models(model, candidate, X, state=True)) == "codes"
+    assert compare_models(model, candidate, X).notes
+    assert torch.equal(model.codes, torch.ones(32)) and torch.equal(candidate.codes, torch.ones(32))  # type: ignore[arg-type]
+
+
+@BOTH
+def test_what_a_module_holds_comes_back_as_it_was(compare: Compare) -> None:
+    class Cache:
+        def __init__(self) -> None:
+            self.keys: list[Tensor] = []
+
+    class Holding(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.calls, self.last = nn.Linear(32, 32), [0], {"sum": torch.zeros(3)}
+            self.memory, self.cache, self.number = torch.zeros(3), Cache(), 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls.append(len(self.calls))
+            self.memory += 1
+            self.last["sum"].add_(1)
+            self.last["x"] = x
+            self.cache.keys.append(x)
+            self.number += 1
+            return self.fc(x)  # type: ignore[no-any-return]
+
+    model, candidate = Holding(), Holding()
+    candidate.load_state_dict(model.state_dict())
+    cache = model.cache
+    assert compare(model, candidate, X).passed
+    for one in (model, candidate):
+        assert one.calls == [0] and one.number == 0 and one.cache.keys == [] and set(one.last) == {"sum"}
+        assert torch.equal(one.memory, torch.zeros(3)) and torch.equal(one.last["sum"], torch.zeros(3))
+    assert model.cache is cache
+
+
+def test_a_coarser_candidate_has_its_statistics_measured_in_its_dtype() -> None:
+    model = Normed().train()
+    report = compare_models(model, copy.deepcopy(model).bfloat16(), X, state=True)
+    assert report.passed and layer(report, "norm.running_mean").own is not None
+
+
+def test_assert_parity_takes_state_and_its_message_has_the_note() -> None:
+    model = Normed().train()
+    candidate = with_weights_of(model, Normed(momentum=0.2)).train()
+    assert assert_parity(model, candidate, X, gradients=True).notes
+    with pytest.raises(ParityError, match=r"norm\.running_\w+ \(state BatchNorm1d"):
+        assert_parity(model, candidate, X, state=True)
+    with torch.no_grad():
+        candidate.out.weight *= 2  # type: ignore[union-attr, operator]
+    with pytest.raises(ParityError, match="not compared without state=True"):
+        assert_parity(model, candidate, X)
+
+
+def test_a_port_writes_to_no_state() -> None:
+    from torchport.porting.port import Port
+
+    port = object.__new__(Port)
+    with pytest.raises(UsageError, match="no state=True"):
+        compare_models(Normed(), port, X, state=True)
