@@ -16,8 +16,8 @@ import torch
 from torchport.candidates.suspects import ComparedModels, RewrittenSuspect
 from torchport.capture import graph as g
 from torchport.errors import ConvertError
-from torchport.explain.alignment import Fault
 from torchport.explain.explanation import Cause, only_operation
+from torchport.explain.faults import Fault, find_fault
 from torchport.explain.rewriting import named_alike, write_rewritten
 from torchport.explain.suggest import suggest
 from torchport.explain.weights import Others
@@ -59,7 +59,8 @@ def fault_of(suspect: RewrittenSuspect) -> Fault | None:
     """The operation that is for certain at fault, as far as the values tell."""
     if suspect.alignment is None or suspect.key not in suspect.observed:
         return None
-    return suspect.alignment.fault(suspect.slice.outputs.index(suspect.key), suspect.observed[suspect.key])
+    output = suspect.slice.outputs.index(suspect.key)
+    return find_fault(suspect.alignment, output, suspect.observed[suspect.key])
 
 
 def cause_of(

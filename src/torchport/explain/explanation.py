@@ -139,8 +139,10 @@ def suspects(suspect: Suspect, culprit: Divergence, values: RunValues, bench: Be
 
 
 def only_operation(suspect: Suspect) -> Operation | None:
-    """The operation of a layer that has no other."""
-    if len(suspect.slice.nodes) != 1:
+    """The operation of a layer that has no other, if the value that differs is computed by it."""
+    root = suspect.slice.graph.root
+    differs = root.outputs[suspect.slice.outputs.index(suspect.key)]
+    if len(suspect.slice.nodes) != 1 or suspect.slice.nodes[0].name != differs.name:
         return None
     (node,) = suspect.slice.nodes
     reason = "it is the only operation of the layer"
