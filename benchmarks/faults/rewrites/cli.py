@@ -139,7 +139,12 @@ def main(
 def _line(one: Outcome) -> str:
     marks = "".join(
         letter if getattr(one, flag) else "."
-        for letter, flag in (("d", "detected"), ("l", "right_layer"), ("o", "right_operation"), ("c", "right_cause"))
+        for letter, flag in (
+            ("d", "detected"),
+            ("l", "right_layer"),
+            ("o", "right_operation"),
+            ("c", "right_cause"),
+        )
     )
     where = f"{one.blamed}: {one.operation}, {one.cause}: {one.text}"
     return f"{marks} {one.model} {one.compared} {one.kind} at {one.layer or 'the model'}: {where} ({one.seconds} s)"

@@ -15,7 +15,11 @@ class Crossed(Layer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.q, self.kv, self.out = nn.Linear(_SIZE, _SIZE), nn.Linear(_SIZE, 2 * _SIZE), nn.Linear(_SIZE, _SIZE)
+        self.q, self.kv, self.out = (
+            nn.Linear(_SIZE, _SIZE),
+            nn.Linear(_SIZE, 2 * _SIZE),
+            nn.Linear(_SIZE, _SIZE),
+        )
 
     def split(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (_HEADS, -1)).transpose(1, 2)
@@ -124,14 +128,14 @@ CROSSED = Subject(
     _sequences,
     (
         switched("keys for values", "blocks.1.crossed", "matmul"),
-        switched("first token dropped", "blocks.1.crossed", "matmul", "transpose"),
+        switched("first token dropped", "blocks.1.crossed", "matmul", "transpose", "cat"),
         switched("scale of another width", "blocks.1.crossed", "mul"),
         switched("mask stale", "blocks.1.crossed", "where"),
-        switched("mask of the first", "blocks.1.crossed", "where"),
-        switched("dropout stale", "blocks.1.crossed", "softmax"),
-        switched("last token zeroed", "blocks.1.crossed", "flatten", "reshape"),
-        switched("positions restarted", "positions", "arange"),
-        switched("rotation the other way", "positions", "sin", "mul"),
+        switched("mask of the first", "blocks.1.crossed", "where", "expand"),
+        switched("dropout stale", "blocks.1.crossed", "softmax", "mul", "div"),
+        switched("last token zeroed", "blocks.1.crossed", "flatten", "reshape", "cat"),
+        switched("positions restarted", "positions", "arange", "cat"),
+        switched("rotation the other way", "positions", "sin", "mul", "neg"),
         switched("concat swapped", "positions", "stack"),
         switched("bias twice", "positions", "add"),
         switched("norm after", "blocks.1"),
@@ -139,7 +143,7 @@ CROSSED = Subject(
         switched("layer twice", "blocks.1"),
         switched("residual twice", "blocks.1", "add"),
         switched("residual of another place", "blocks.1", "add"),
-        switched("reversed", ""),
+        switched("reversed", "", "flip"),
         switched("blocks in another order", ""),
         switched("mean over padding", "", "mul", "sum", "div"),
     ),

@@ -33,7 +33,9 @@ class Attention(Layer):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         batch, length, _ = x.shape
-        q, k, v = (layer(x).view(batch, length, _HEADS, -1).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        q, k, v = (
+            layer(x).view(batch, length, _HEADS, -1).transpose(1, 2) for layer in (self.q, self.k, self.v)
+        )
         if self.has("keys for values"):
             v = k
         width = _SIZE if self.has("scale of another width") else _SIZE // _HEADS
@@ -129,17 +131,17 @@ ENCODER = Subject(
     lambda: lively(Encoder()),
     _texts,
     (
-        switched("positions restarted", "embedding", "arange"),
-        switched("last token zeroed", "embedding", "add"),
+        switched("positions restarted", "embedding", "arange", "remainder"),
+        switched("last token zeroed", "embedding", "add", "cat"),
         switched("keys for values", "blocks.1.attention", "matmul"),
         switched("scale of another width", "blocks.1.attention", "div"),
-        switched("mask of the first", "blocks.1.attention", "masked_fill"),
-        switched("mask stale", "blocks.1.attention", "masked_fill"),
-        switched("one head zeroed", "blocks.1.attention", "matmul"),
+        switched("mask of the first", "blocks.1.attention", "masked_fill", "expand"),
+        switched("mask stale", "blocks.1.attention", "masked_fill", "roll"),
+        switched("one head zeroed", "blocks.1.attention", "matmul", "cat"),
         switched("swapped layers", "blocks.1.mlp"),
         switched("activation twice", "blocks.1.mlp", "gelu"),
-        switched("value clipped", "blocks.1.mlp", "gelu"),
-        switched("layer twice", "blocks.1.mlp"),
+        switched("value clipped", "blocks.1.mlp", "gelu", "clamp"),
+        switched("layer twice", "blocks.1.mlp", "linear"),
         switched("norm after", "blocks.1"),
         switched("residual twice", "blocks.1", "add"),
         switched("residual of another place", "blocks.1", "add"),

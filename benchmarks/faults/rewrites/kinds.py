@@ -16,7 +16,7 @@ KINDS: dict[str, frozenset[str]] = {
     "mask of the first": frozenset({"permuted", "mask"}),
     "mask stale": frozenset({"mask"}),
     "mean over padding": frozenset({"mask"}),
-    "norm after": frozenset({"wrong_tensor", "moved"}),
+    "norm after": frozenset({"wrong_tensor", "moved", "dropped_operand"}),
     "one channel zeroed": frozenset({"zeroed"}),
     "one head zeroed": frozenset({"zeroed"}),
     "positions restarted": frozenset({"permuted"}),
@@ -29,7 +29,7 @@ KINDS: dict[str, frozenset[str]] = {
     "scale of 1.0005": frozenset({"scale"}),
     "scale of another width": frozenset({"scale"}),
     "swapped layers": frozenset({"wrong_tensor", "neighbour_weight"}),
-    "temperature twice": frozenset({"repeated"}),
+    "temperature twice": frozenset({"repeated", "scale"}),
     "value clipped": frozenset({"clipped"}),
     "weights averaged": frozenset({"mixed_weight"}),
 }

@@ -35,6 +35,9 @@ _AFTER: dict[str, After] = {
     "first token dropped": lambda layer, y: _shifted(y),
 }
 
+_AT_THE_END = frozenset({"linear", "add", "roll", "mul", "clamp", "flip", "cat"})
+"""The layer's own operation, and those that are done to its result."""
+
 
 def _then(after: After, path: str, model: nn.Module) -> None:
     """The layer's code does one thing more."""
@@ -64,13 +67,13 @@ def _subject(
 ) -> Subject:
     """`other` is a layer as `linear`, with other weights."""
     faults = [
-        Fault(kind, linear, frozenset({"linear", "conv2d"}), partial(_then, after, linear))
+        Fault(kind, linear, _AT_THE_END, partial(_then, after, linear))
         for kind, after in _AFTER.items()
         if kind not in left_out
     ]
     operations = frozenset({"gelu", "silu", "relu"})
     faults.append(Fault("activation twice", activation, operations, partial(_twice, activation)))
-    weights = frozenset({"linear", "conv2d"})
+    weights = frozenset({"linear"})
     faults.append(Fault("weights averaged", linear, weights, partial(_averaged, linear, other)))
     faults.append(Fault("swapped layers", linear, weights, partial(_exchanged, linear, other)))
     build = MODELS[name]

@@ -6,7 +6,7 @@ candidate's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 from torchport.capture import graph as g
 from torchport.capture.interpret import Interpreter
 from torchport.capture.plan import make_plan
+from torchport.explain.slice import downstream
 from torchport.parity.metrics import Metrics, compare
 from torchport.parity.tolerance import NoiseFloor, Verdict
 from torchport.trace.residual import residual
@@ -57,20 +58,11 @@ class Runnable:
             value if item.name == ref.name else given
             for item, given in zip(root.inputs, self.inputs, strict=True)
         ]
-        depends = _downstream(root.nodes, ref.name)
+        depends = downstream(root.nodes, ref.name)
         kept = {name: one for name, one in self.results.items() if name not in depends}
         if ref.name in self.results:
             kept[ref.name] = value
         return _NotedRun(self, results=kept).run(inputs)
-
-
-def _downstream(nodes: Iterable[g.Node], name: str) -> set[str]:
-    """The names of the nodes that depend on a value; nodes come in the order in which they run."""
-    found = {name}
-    for node in nodes:
-        if any(ref.name in found for ref in g.refs([node.args, node.kwargs])):
-            found.add(node.name)
-    return found
 
 
 class _NotedRun(Interpreter):

@@ -18,6 +18,7 @@ from torchport.explain.snippet import SLICE, write_snippet
 from torchport.explain.suggest import suggest
 from torchport.explain.suspect import RunValues, Suspect, find_suspect
 from torchport.explain.weights import Others
+from torchport.explain.what_if import wrong_result
 from torchport.parity.result import Divergence, Operation, Suggestion
 from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
@@ -83,7 +84,9 @@ class PortedModel:
         if operation is not None and is_of_torch(operation.source):
             operation = operation.model_copy(update={"source": culprit.source})
         known = None if operation is None else operation.node
-        return Cause(operation, suggest(suspect, known, Others(self.values.weights)))
+        reproduced = drilled is not None and drilled.reproduced
+        wrong = wrong_result(known, drilled.value) if drilled and reproduced and known else None
+        return Cause(operation, suggest(suspect, known, Others(self.values.weights), wrong))
 
     def set_up(self, suspect: Suspect, folder: Path) -> None:
         set_up(suspect, self.bench, folder)

@@ -14,6 +14,7 @@ _SEARCH_STEPS = 32
 _AS_GOOD_AS_THE_BEST = 1.5
 """How many times as much a number with few digits may leave as the best number does."""
 _NOTHING_LEFT = 1e-6
+_MOST_DIGITS = 6
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
@@ -57,9 +58,14 @@ def _golden_section(function: Callable[[float], float], low: float, high: float)
 def _with_few_digits(left_at: Callable[[float], float], exponent: float) -> Fit:
     """The roundest number near the best one that explains about as much: nobody writes an epsilon of 1.0003e-05."""
     exact = left_at(exponent)
-    for digits in (1, 2, 3):
-        rounded = float(f"{10.0**exponent:.{digits - 1}e}")
-        left = left_at(math.log10(rounded))
+    for digits in range(1, _MOST_DIGITS):
+        few = rounded(10.0**exponent, digits)
+        left = left_at(math.log10(few))
         if left <= max(_AS_GOOD_AS_THE_BEST * exact, _NOTHING_LEFT):
-            return Fit(rounded, left)
-    return Fit(float(f"{10.0**exponent:.4g}"), exact)
+            return Fit(few, left)
+    return Fit(rounded(10.0**exponent, _MOST_DIGITS), exact)
+
+
+def rounded(number: float, digits: int) -> float:
+    """The number with so many significant digits."""
+    return float(f"{number:.{digits - 1}e}")

@@ -7,7 +7,7 @@ A hypothesis that leaves more than a hundredth is not suggested.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,8 @@ from torchport.explain.hypotheses import Hypothesis, hypotheses_about, result_sc
 from torchport.explain.noted_run import CANNOT_COMPUTE
 from torchport.explain.slice import upstream
 from torchport.explain.suspect import Suspect
-from torchport.explain.weights import Others, differing, how_it_differs
-from torchport.explain.what_if import bind, predict
+from torchport.explain.weights import Others, how_it_differs, other_than_recorded
+from torchport.explain.what_if import WrongValue, bind, bound_value, differing, predict
 from torchport.parity.result import Suggestion
 from torchport.parity.tolerance import FEW
 
@@ -43,21 +43,37 @@ class _Explanation:
     suggestion: Suggestion
 
 
-def suggest(suspect: Suspect, node: str | None, others: Others) -> tuple[Suggestion, ...]:
-    """The best hypotheses, at most three; only those about `node` if it is known to be the operation at fault."""
+def suggest(
+    suspect: Suspect, node: str | None, others: Others, wrong: WrongValue | None = None
+) -> tuple[Suggestion, ...]:
+    """The best hypotheses, at most three; only those about `node` if it is known to be the operation at fault.
+
+    `wrong` is a value that is known to be another in the candidate. Hypotheses about it are measured there, and all
+    others at the suspect's key.
+    """
     if suspect.key not in suspect.observed:
         return ()
-    return _most_believed(_explanations(suspect, node, others))
+    return _most_believed(_explanations(suspect, node, others, wrong))
 
 
-def _explanations(suspect: Suspect, node: str | None, others: Others) -> list[_Explanation]:
-    """What the weights explain, or else the operations, or else the value itself, or else a mere factor."""
+def _explanations(
+    suspect: Suspect, node: str | None, others: Others, wrong: WrongValue | None
+) -> list[_Explanation]:
+    """What the weights explain, or else the operations, the value itself, a mask left out, or a mere factor."""
     by_weights = list(_by_weights(suspect, others))
     if by_weights:
         return by_weights
-    operations = _operations(suspect, node)
+    layer = bind(suspect)
+    operations = [
+        one for one in _operations(suspect, layer, node) if wrong is None or one.node.name != wrong.ref.name
+    ]
     return (
-        _by_operations(suspect, operations) or list(_by_value(suspect)) or _by_a_factor(suspect, operations)
+        (_by_operations(suspect, [bound_value(suspect, layer, wrong)]) if wrong else [])
+        or _by_operations(suspect, operations)
+        or list(_by_value(suspect))
+        or _by_operations(suspect, [bound_value(suspect, layer, differing(suspect))])
+        or list(_by_masks(suspect))
+        or _by_a_factor(suspect, operations)
     )
 
 
@@ -72,14 +88,15 @@ def _most_believed(explanations: list[_Explanation]) -> tuple[Suggestion, ...]:
     return tuple(by_kind.values())[:_MOST_SUGGESTIONS]
 
 
-def _operations(suspect: Suspect, node: str | None) -> list[BoundOperation]:
+def _operations(
+    suspect: Suspect, operations: Mapping[str, BoundOperation], node: str | None
+) -> list[BoundOperation]:
     """The operation at fault if it is known; else all on which the value in question depends, the last first."""
-    operations = bind(suspect)
-    if node in operations:
+    if node is not None and node in operations:
         return [operations[node]]
     root = suspect.slice.graph.root
     involved = upstream(root.nodes, [root.outputs[suspect.slice.outputs.index(suspect.key)].name])
-    return [operations[name] for name in reversed(operations) if name in involved][:_MOST_OPERATIONS]
+    return [operations[name] for name in reversed(list(operations)) if name in involved][:_MOST_OPERATIONS]
 
 
 def _by_operations(suspect: Suspect, operations: Iterable[BoundOperation]) -> list[_Explanation]:
@@ -123,12 +140,17 @@ def _left(suspect: Suspect, operation: BoundOperation, compute: Callable[..., An
         result = compute(*numbers)
     except (*CANNOT_COMPUTE, AttributeError):
         return 1.0
+    if operation.observed is not None:
+        return _not_nan(unexplained(operation.result, operation.observed, result))
     predicted = predict(suspect, results={operation.node.name: result})
     return 1.0 if predicted is None else _measured(suspect, predicted)
 
 
 def _measured(suspect: Suspect, predicted: torch.Tensor) -> float:
-    left = unexplained(suspect.golden(suspect.key), suspect.observed[suspect.key], predicted)
+    return _not_nan(unexplained(suspect.golden(suspect.key), suspect.observed[suspect.key], predicted))
+
+
+def _not_nan(left: float) -> float:
     return 1.0 if math.isnan(left) else left
 
 
@@ -139,7 +161,7 @@ def _explanation(left: float, rank: int, kind: str, text: str, node: str | None 
 def _by_weights(suspect: Suspect, others: Others) -> Iterator[_Explanation]:
     """The port loads other weights than were recorded, and computes what follows from them."""
     recorded = suspect.capture.weights
-    names = differing(recorded, suspect.stored)
+    names = other_than_recorded(recorded, suspect.stored)
     if not names:
         return
     predicted = predict(suspect, weights={name: suspect.stored[name] for name in names})
@@ -148,6 +170,18 @@ def _by_weights(suspect: Suspect, others: Others) -> Iterator[_Explanation]:
         for rank, name in enumerate(names):
             found = how_it_differs(suspect.slice.weights[name], suspect.stored[name], recorded[name], others)
             yield _explanation(left, rank, found.kind, found.text)
+
+
+def _by_masks(suspect: Suspect) -> Iterator[_Explanation]:
+    """A mask that the whole layer works without: an input of flags that are all set, or none."""
+    names = [item.hint or item.name for item in suspect.slice.graph.root.inputs]
+    for index, (name, value) in enumerate(zip(names, suspect.inputs, strict=True)):
+        if value.dtype != torch.bool and not bool(((value == 0) | (value == 1)).all()):
+            continue
+        for other, text in ((torch.ones_like(value), "all set"), (torch.zeros_like(value), "none set")):
+            predicted = None if torch.equal(other, value) else predict(suspect, inputs={index: other})
+            if predicted is not None and (left := _measured(suspect, predicted)) <= _MOST_LEFT:
+                yield _explanation(left, 0, "mask", f"the flags of {name} have no effect, as if {text}")
 
 
 def _by_value(suspect: Suspect) -> Iterator[_Explanation]:

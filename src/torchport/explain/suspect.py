@@ -5,6 +5,7 @@ In: the values of a run. Out: a `Suspect`, on which every hypothesis about the l
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +64,11 @@ class Suspect:
     def inputs(self) -> list[torch.Tensor]:
         root = self.plan.root
         return [self.capture.golden[f"{root}<{index}"] for index in range(len(self.slice.inputs))]
+
+    @property
+    def other_weights(self) -> Mapping[str, torch.Tensor]:
+        """Weights of the candidate that the layer of the reference does not read, by their names."""
+        return {}
 
     def here(self, key: str) -> str:
         """The key in the slice's own trace of an output of the slice."""

@@ -1,7 +1,8 @@
 """What may be wrong with one operation: the hypotheses, each with the result that the operation would then have.
 
 Most follow from the operation's schema alone: another axis, a flag the other way, a number that is fitted, an operand
-left out. The rest are tables of operations that are taken for each other.
+left out. Others are tables of operations that are taken for each other. The last ones are about the value itself, and are
+read off it if the candidate's is known: it is rolled, scaled, clipped, or another value of the layer.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from torchport.explain.hypotheses import (
     arguments,
     attention,
     memory_layout,
+    numbers,
     operands,
     other_operations,
+    other_values,
     padding,
     precision,
+    rearranged,
+    repetition,
     shapes,
     weight_layout,
 )
@@ -45,6 +50,18 @@ IN_ORDER_OF_BELIEF: tuple[Topic, ...] = (
     operands.broadcast,
     precision.half,
     memory_layout.channels_last,
+    repetition.applied_twice,
+    other_values.operand_is_another,
+    other_values.made_of_another,
+    attention.masked_otherwise,
+    rearranged.result_rearranged,
+    repetition.operand_counts_otherwise,
+    other_values.added,
+    rearranged.operand_rearranged,
+    other_values.moved,
+    numbers.slices_scaled,
+    numbers.clipped,
+    numbers.scaled,
 )
 """If several hypotheses explain a difference equally well, the one that comes first here is believed."""
 

@@ -53,7 +53,9 @@ def slices_scaled(operation: BoundOperation) -> Iterator[Hypothesis]:
         changed = torch.ones(len(factors), dtype=operation.result.dtype)
         changed[other] = factor
         shape = [-1 if at == axis else 1 for at in range(golden.ndim)]
-        text = f"the result is {rounded(factor, digits=6):.6g} times what it should be at {other} of axis {axis}"
+        text = (
+            f"the result is {rounded(factor, digits=6):.6g} times what it should be at {other} of axis {axis}"
+        )
         yield Hypothesis("scale", text, partial(torch.mul, operation.result, changed.reshape(shape)))
 
 

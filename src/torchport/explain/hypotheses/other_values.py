@@ -90,6 +90,17 @@ def moved(operation: BoundOperation) -> Iterator[Hypothesis]:
                 yield Hypothesis("moved", text, partial(_with_applied, operation, name, other))
 
 
+def made_of_another(operation: BoundOperation) -> Iterator[Hypothesis]:
+    """A value that no operation computes, in the place of which is what one makes of another value."""
+    if not operation.is_a_copy:
+        return
+    for other in unary(operation.layer).values():
+        for name, value in islice(operation.values.items(), _MOST_VALUES):
+            if value.shape == operation.result.shape and value.dtype == operation.result.dtype:
+                text = f"it is {other.short_name} of {name}"
+                yield Hypothesis("wrong_tensor", text, partial(applied, other, value))
+
+
 def _with_applied(operation: BoundOperation, name: str, other: BoundOperation) -> Any:
     return operation(**{name: applied(other, operation[name])})
 

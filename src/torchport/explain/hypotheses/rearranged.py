@@ -16,7 +16,7 @@ import torch
 from torchport.explain.bound_operation import BoundOperation
 from torchport.explain.hypotheses.hypothesis import Hypothesis
 
-_MOST_PRODUCTS = 2**31
+_MOST_PRODUCTS = 2**29
 """Slices are not compared if that takes more products."""
 _SMALLEST_SLICE = 4
 _CLEARLY_NEARER = 0.01
@@ -100,13 +100,13 @@ def find_sources(golden: torch.Tensor, observed: torch.Tensor, axis: int) -> Sou
     if size < 2 or elements < smallest or size * size * elements > _MOST_PRODUCTS:
         return None
     right, given = (value.movedim(axis, 0).reshape(size, -1).double() for value in (golden, observed))
-    distances = torch.cdist(given, right, compute_mode="donot_use_mm_for_euclid_dist").square()
-    own = distances.diagonal()
-    nearest = distances.min(dim=1)
+    sizes = [value.square().sum(1) for value in (given, right)]
+    nearest = (sizes[0][:, None] + sizes[1][None, :] - 2 * given @ right.T).min(dim=1)
+    own = (given - right).square().sum(1)
     is_moved = nearest.values <= _CLEARLY_NEARER * own
     is_zero = ~given.any(dim=1) & right.any(dim=1)
     places = torch.where(is_moved & (own > 0), nearest.indices, torch.arange(size))
-    places = torch.where(is_zero & (nearest.values > 0), _ZERO, places)
+    places = torch.where(is_zero, _ZERO, places)
     found = places.tolist()
     return None if found == list(range(size)) else Sources(axis, found)
 
