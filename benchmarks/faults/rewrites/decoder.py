@@ -123,7 +123,9 @@ DECODER = Subject(
         switched("rotation the other way", "blocks.1.attention", "mul", "neg"),
         switched("heads tiled", "blocks.1.attention", "repeat_interleave", "repeat"),
         switched("scale of another width", "blocks.1.attention", "scaled_dot_product_attention"),
-        switched("keys for values", "blocks.1.attention", "scaled_dot_product_attention"),
+        switched(
+            "keys for values", "blocks.1.attention", "scaled_dot_product_attention", "repeat_interleave"
+        ),
         switched("one head zeroed", "blocks.1.attention", "scaled_dot_product_attention", "mul"),
         switched("swapped layers", "blocks.1.mlp", "silu"),
         switched("activation twice", "blocks.1.mlp", "silu"),

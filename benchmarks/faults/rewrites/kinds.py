@@ -28,7 +28,7 @@ KINDS: dict[str, frozenset[str]] = {
     "rotation the other way": frozenset({"sign"}),
     "scale of 1.0005": frozenset({"scale"}),
     "scale of another width": frozenset({"scale"}),
-    "swapped layers": frozenset({"wrong_tensor", "neighbour_weight"}),
+    "swapped layers": frozenset({"wrong_tensor", "neighbour_weight", "swapped_operands"}),
     "temperature twice": frozenset({"repeated", "scale"}),
     "value clipped": frozenset({"clipped"}),
     "weights averaged": frozenset({"mixed_weight"}),

@@ -61,8 +61,12 @@ class BoundOperation:
 
     def is_weight(self, argument: str) -> bool:
         """Whether an argument is a weight that the operation reads directly."""
+        return self.weight_name(argument) is not None
+
+    def weight_name(self, argument: str) -> str | None:
+        """The name of the weight that an argument is."""
         value = self.arguments.get(argument)
-        return any(value is weight for weight in self.weights.values())
+        return next((name for name, weight in self.weights.items() if value is weight), None)
 
     def described(self, argument: str) -> str:
         """The argument with the name that the user's code has for its value: `query (q)`."""

@@ -6,6 +6,7 @@ A hypothesis that leaves more than a hundredth is not suggested.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from torchport.explain.noted_run import CANNOT_COMPUTE
 from torchport.explain.slice import upstream
 from torchport.explain.suspect import Suspect
 from torchport.explain.weights import Others, how_it_differs, other_than_recorded
-from torchport.explain.what_if import WrongValue, bind, bound_value, differing, predict
+from torchport.explain.what_if import WrongValue, bind, bound_value, differing, input_names, predict
 from torchport.parity.result import Suggestion
 from torchport.parity.tolerance import FEW
 
@@ -30,6 +31,8 @@ _MOST_LEFT = 0.01
 _AS_GOOD_AS_NOTHING = 1e-9
 _MOST_SUGGESTIONS = 3
 _MOST_OPERATIONS = 60
+_MOST_PAIRS = 10
+"""So many pairs of inputs are tried in each other's place."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def suggest(
 def _explanations(
     suspect: Suspect, node: str | None, others: Others, wrong: WrongValue | None
 ) -> list[_Explanation]:
-    """What the weights explain, or else the operations, the value itself, a mask left out, or a mere factor."""
+    """What the weights explain, or else the operations, the value itself, the inputs, or a mere factor."""
     by_weights = list(_by_weights(suspect, others))
     if by_weights:
         return by_weights
@@ -72,7 +75,7 @@ def _explanations(
         or _by_operations(suspect, operations)
         or list(_by_value(suspect))
         or _by_operations(suspect, [bound_value(suspect, layer, differing(suspect))])
-        or list(_by_masks(suspect))
+        or list(_by_inputs(suspect))
         or _by_a_factor(suspect, operations)
     )
 
@@ -172,43 +175,47 @@ def _by_weights(suspect: Suspect, others: Others) -> Iterator[_Explanation]:
             yield _explanation(left, rank, found.kind, found.text)
 
 
-def _by_masks(suspect: Suspect) -> Iterator[_Explanation]:
-    """A mask that the whole layer works without: an input of flags that are all set, or none."""
-    names = [item.hint or item.name for item in suspect.slice.graph.root.inputs]
-    for index, (name, value) in enumerate(zip(names, suspect.inputs, strict=True)):
-        if value.dtype != torch.bool and not bool(((value == 0) | (value == 1)).all()):
-            continue
-        for other, text in ((torch.ones_like(value), "all set"), (torch.zeros_like(value), "none set")):
-            predicted = None if torch.equal(other, value) else predict(suspect, inputs={index: other})
-            if predicted is not None and (left := _measured(suspect, predicted)) <= _MOST_LEFT:
-                yield _explanation(left, 0, "mask", f"the flags of {name} have no effect, as if {text}")
+def _by_inputs(suspect: Suspect) -> Iterator[_Explanation]:
+    """Two inputs of the layer in each other's place, or one in the place of another; a mask without effect."""
+    named = [(_input_name(suspect, index), value) for index, value in enumerate(suspect.inputs)]
+    pairs = [
+        (first, second)
+        for first, second in itertools.combinations(range(len(named)), 2)
+        if named[first][1].shape == named[second][1].shape and named[first][1].dtype == named[second][1].dtype
+    ]
+    for first, second in pairs[:_MOST_PAIRS]:
+        (one, value), (other, another) = named[first], named[second]
+        yield from _with_inputs(
+            suspect, {first: another, second: value}, "swapped_operands", f"{one} and {other} are swapped"
+        )
+        yield from _with_inputs(suspect, {first: another}, "wrong_tensor", f"{one} is {other}")
+        yield from _with_inputs(suspect, {second: value}, "wrong_tensor", f"{other} is {one}")
+    for index, (name, value) in enumerate(named):
+        if value.dtype == torch.bool or bool(((value == 0) | (value == 1)).all()):
+            text = f"the flags of {name} have no effect, as if"
+            yield from _with_inputs(suspect, {index: torch.ones_like(value)}, "mask", f"{text} all were set")
+            yield from _with_inputs(
+                suspect, {index: torch.zeros_like(value)}, "mask", f"{text} none were set"
+            )
+
+
+def _input_name(suspect: Suspect, index: int) -> str:
+    return input_names(suspect)[suspect.slice.graph.root.inputs[index].name]
+
+
+def _with_inputs(
+    suspect: Suspect, inputs: dict[int, torch.Tensor], kind: str, text: str
+) -> Iterator[_Explanation]:
+    predicted = predict(suspect, inputs=inputs)
+    if predicted is not None and (left := _measured(suspect, predicted)) <= _MOST_LEFT:
+        yield _explanation(left, 0, kind, text)
 
 
 def _by_value(suspect: Suspect) -> Iterator[_Explanation]:
-    """What the value itself shows: it is another value of the layer, or some of its elements were dropped."""
-    if suspect.observed[suspect.key].shape == suspect.golden(suspect.key).shape:
-        yield from _another_value(suspect)
-        yield from _dropped_elements(suspect)
-
-
-def _another_value(suspect: Suspect) -> Iterator[_Explanation]:
+    """What the value itself shows: it is another value of the layer."""
     observed = suspect.observed[suspect.key]
     inputs = {f"{suspect.plan.root}<{index}": key for index, key in enumerate(suspect.slice.inputs)}
     for key, value in suspect.capture.golden.items():
         if value.shape == observed.shape and (left := _measured(suspect, value)) <= _MOST_LEFT:
             text = f"it is the value of {inputs.get(key, key.partition('/')[2] or key)}"
             yield _explanation(left, 1, "wrong_tensor", text)
-
-
-def _dropped_elements(suspect: Suspect) -> Iterator[_Explanation]:
-    observed, golden = suspect.observed[suspect.key], suspect.golden(suspect.key)
-    dropped = (observed == 0) & (golden != 0)
-    share = dropped.double().mean().item()
-    if not 0.01 < share < 0.99 or not observed.is_floating_point():
-        return
-    for kept, text in (
-        (golden / (1.0 - share), f"dropout is on, with p near {share:.2g}"),
-        (golden, f"{100 * share:.2g} % of the elements are zero"),
-    ):
-        if (left := _measured(suspect, torch.where(dropped, 0.0, kept))) <= _MOST_LEFT:
-            yield _explanation(left, 0, "dropout", text)

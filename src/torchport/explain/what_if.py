@@ -104,8 +104,13 @@ def _weights(suspect: Suspect) -> dict[str, torch.Tensor]:
 def _names(suspect: Suspect) -> dict[str, str]:
     """What the user's code calls each value of the slice; a trace key for an input that it gives no name."""
     root = suspect.slice.graph.root
-    names = {node.name: node.hint or node.name for node in root.nodes} | root.params
-    for item, key in zip(root.inputs, suspect.slice.inputs, strict=True):
+    return {node.name: node.hint or node.name for node in root.nodes} | root.params | input_names(suspect)
+
+
+def input_names(suspect: Suspect) -> dict[str, str]:
+    """What the user's code, or else the trace, calls each input of the slice."""
+    names: dict[str, str] = {}
+    for item, key in zip(suspect.slice.graph.root.inputs, suspect.slice.inputs, strict=True):
         own = item.hint or item.name
         names[item.name] = key if _NAMELESS_INPUT.fullmatch(own) else own
     return names

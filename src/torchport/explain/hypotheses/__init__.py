@@ -1,8 +1,8 @@
 """What may be wrong with one operation: the hypotheses, each with the result that the operation would then have.
 
 Most follow from the operation's schema alone: another axis, a flag the other way, a number that is fitted, an operand
-left out. Others are tables of operations that are taken for each other. The last ones are about the value itself, and are
-read off it if the candidate's is known: it is rolled, scaled, clipped, or another value of the layer.
+left out. Others are tables of operations that are taken for each other. The last ones are about the value itself, and
+are read off it if the candidate's is known: it is rolled, scaled, clipped, or another value of the layer.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ IN_ORDER_OF_BELIEF: tuple[Topic, ...] = (
     memory_layout.channels_last,
     repetition.applied_twice,
     other_values.operand_is_another,
+    other_values.weights_are_another_layers,
     other_values.made_of_another,
     attention.masked_otherwise,
     rearranged.result_rearranged,
@@ -61,7 +62,9 @@ IN_ORDER_OF_BELIEF: tuple[Topic, ...] = (
     other_values.moved,
     numbers.slices_scaled,
     numbers.clipped,
+    numbers.dropped,
     numbers.scaled,
+    attention.flags_differ,
 )
 """If several hypotheses explain a difference equally well, the one that comes first here is believed."""
 

@@ -66,6 +66,17 @@ def masked_otherwise(operation: BoundOperation) -> Iterator[Hypothesis]:
     yield Hypothesis("mask", text, partial(torch.where, is_filled, filled, kept))
 
 
+def flags_differ(operation: BoundOperation) -> Iterator[Hypothesis]:
+    """A mask that is another, however it came to be."""
+    golden, observed = operation.result, operation.observed
+    if not isinstance(golden, torch.Tensor) or golden.dtype != torch.bool or observed is None:
+        return
+    if observed.shape == golden.shape and observed.dtype == torch.bool:
+        more, less = int((observed & ~golden).sum()), int((golden & ~observed).sum())
+        text = f"the mask is another: of {golden.numel()} flags {more} more are set and {less} fewer"
+        yield Hypothesis("mask", text, partial(torch.Tensor.clone, observed))
+
+
 def _kept_and_filled(operation: BoundOperation) -> tuple[torch.Tensor, torch.Tensor] | None:
     """The two values that a selection chooses from."""
     result = operation.result

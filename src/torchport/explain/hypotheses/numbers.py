@@ -12,7 +12,7 @@ from torchport.explain.fitting import rounded
 from torchport.explain.hypotheses.hypothesis import Hypothesis
 
 _FEWEST_ELEMENTS = 16
-_FEWEST_CLIPPED = 8
+_FEWEST_CLIPPED = 3
 _SAME = 1e-5
 """By how much of their size two factors may differ that are called the same."""
 _MOST_SLICES = 4
@@ -70,12 +70,31 @@ def clipped(operation: BoundOperation) -> Iterator[Hypothesis]:
     ends = [
         (name, end.item())
         for name, end, beyond in (("below", low, below), ("above", high, above))
-        if int(beyond.sum()) >= _FEWEST_CLIPPED and bool((observed[beyond] == end).all())
+        if bool(beyond.any()) and bool((observed[beyond] == end).all())
     ]
-    if ends:
+    if ends and int((below | above).sum()) >= _FEWEST_CLIPPED:
         text = "the result is clipped " + " and ".join(f"{name} {end:.6g}" for name, end in ends)
         limits = {"min" if name == "below" else "max": end for name, end in ends}
         yield Hypothesis("clipped", text, partial(torch.clamp, operation.result, **limits))
+
+
+def dropped(operation: BoundOperation) -> Iterator[Hypothesis]:
+    """Elements here and there are zero, as dropout leaves them."""
+    both = _known(operation)
+    if both is None:
+        return
+    golden, observed = both
+    is_dropped = (observed == 0) & (golden != 0)
+    share = is_dropped.double().mean().item()
+    if not 0.01 < share < 0.99:
+        return
+    factor = _factor(golden[~is_dropped], observed[~is_dropped])
+    for kept, text in (
+        (factor, f"dropout is on, with p near {share:.2g}"),
+        (1.0, f"{100 * share:.2g} % of the elements are zero"),
+    ):
+        if kept is not None:
+            yield Hypothesis("dropout", text, partial(torch.where, is_dropped, 0.0, operation.result * kept))
 
 
 def _known(operation: BoundOperation) -> tuple[torch.Tensor, torch.Tensor] | None:

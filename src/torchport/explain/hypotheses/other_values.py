@@ -37,6 +37,23 @@ def operand_is_another(operation: BoundOperation) -> Iterator[Hypothesis]:
             yield Hypothesis(kind, text, partial(operation, **{name: value}))
 
 
+def weights_are_another_layers(operation: BoundOperation) -> Iterator[Hypothesis]:
+    """All weights of the operation are those of another layer: it was called in the place of the right one."""
+    named = {name: operation.weight_name(name) for name in operation.tensors}
+    own = {name: full for name, full in named.items() if full is not None}
+    if len(own) < 2:
+        return
+    prefixes = {name.rpartition(".")[0] for name in operation.weights} - {
+        full.rpartition(".")[0] for full in own.values()
+    }
+    for prefix in sorted(prefixes):
+        others = {name: f"{prefix}.{full.rpartition('.')[2]}".removeprefix(".") for name, full in own.items()}
+        if all(other in operation.weights for other in others.values()):
+            changed = {name: operation.weights[other] for name, other in others.items()}
+            text = f"its weights are those of {prefix or 'the layer around it'}"
+            yield Hypothesis("neighbour_weight", text, partial(operation, **changed))
+
+
 def added(operation: BoundOperation) -> Iterator[Hypothesis]:
     """A value of the layer, or a multiple of it, that is added to the result or missing from it."""
     golden, observed = operation.result, operation.observed

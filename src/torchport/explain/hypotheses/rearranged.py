@@ -19,6 +19,8 @@ from torchport.explain.hypotheses.hypothesis import Hypothesis
 _MOST_PRODUCTS = 2**29
 """Slices are not compared if that takes more products."""
 _SMALLEST_SLICE = 4
+_WHOLE_NUMBERS = {torch.int8, torch.int16, torch.int32, torch.int64}
+"""Of these, a slice may have one element: positions are told from each other by it."""
 _CLEARLY_NEARER = 0.01
 """The share of a slice's squared error that may be left if the slice is said to come from elsewhere."""
 _SHOWN = 8
@@ -81,7 +83,7 @@ def _some(numbers: list[int]) -> str:
 
 def result_rearranged(operation: BoundOperation) -> Iterator[Hypothesis]:
     golden, observed = operation.result, operation.observed
-    if observed is None or not isinstance(golden, torch.Tensor) or golden.dtype == torch.bool:
+    if observed is None or not isinstance(golden, torch.Tensor):
         return
     if observed.shape != golden.shape or not bool(torch.isfinite(golden).all()):
         return
@@ -89,14 +91,16 @@ def result_rearranged(operation: BoundOperation) -> Iterator[Hypothesis]:
         sources = find_sources(golden, observed, axis)
         if sources is not None:
             kind, happened = sources.described
-            yield Hypothesis(kind, f"the result is {happened}", partial(sources.applied, golden))
+            subject = "the mask" if golden.dtype == torch.bool else "the result"
+            kind = "mask" if golden.dtype == torch.bool else kind
+            yield Hypothesis(kind, f"{subject} is {happened}", partial(sources.applied, golden))
 
 
 def find_sources(golden: torch.Tensor, observed: torch.Tensor, axis: int) -> Sources | None:
     """Which slices stand where others should; None if all slices stand where they should, or come from nowhere."""
     size = golden.shape[axis]
     elements = golden.numel() // max(size, 1)
-    smallest = _SMALLEST_SLICE if golden.is_floating_point() else 1
+    smallest = 1 if golden.dtype in _WHOLE_NUMBERS else _SMALLEST_SLICE
     if size < 2 or elements < smallest or size * size * elements > _MOST_PRODUCTS:
         return None
     right, given = (value.movedim(axis, 0).reshape(size, -1).double() for value in (golden, observed))
@@ -104,7 +108,7 @@ def find_sources(golden: torch.Tensor, observed: torch.Tensor, axis: int) -> Sou
     nearest = (sizes[0][:, None] + sizes[1][None, :] - 2 * given @ right.T).min(dim=1)
     own = (given - right).square().sum(1)
     is_moved = nearest.values <= _CLEARLY_NEARER * own
-    is_zero = ~given.any(dim=1) & right.any(dim=1)
+    is_zero = ~given.any(dim=1) & right.any(dim=1) & right.any(dim=1).all()
     places = torch.where(is_moved & (own > 0), nearest.indices, torch.arange(size))
     places = torch.where(is_zero, _ZERO, places)
     found = places.tolist()
