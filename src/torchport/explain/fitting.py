@@ -14,7 +14,10 @@ _SEARCH_STEPS = 32
 _AS_GOOD_AS_THE_BEST = 1.5
 """How many times as much a number with few digits may leave as the best number does."""
 _NOTHING_LEFT = 1e-6
-_MOST_DIGITS = 6
+_DIGITS = 4
+_DIGITS_NEAR_1 = 6
+_NEAR_1 = 0.01
+"""A factor so near to 1 is told from it by more digits."""
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
@@ -58,12 +61,13 @@ def _golden_section(function: Callable[[float], float], low: float, high: float)
 def _with_few_digits(left_at: Callable[[float], float], exponent: float) -> Fit:
     """The roundest number near the best one that explains about as much: nobody writes an epsilon of 1.0003e-05."""
     exact = left_at(exponent)
-    for digits in range(1, _MOST_DIGITS):
+    for digits in (1, 2, 3):
         few = rounded(10.0**exponent, digits)
         left = left_at(math.log10(few))
         if left <= max(_AS_GOOD_AS_THE_BEST * exact, _NOTHING_LEFT):
             return Fit(few, left)
-    return Fit(rounded(10.0**exponent, _MOST_DIGITS), exact)
+    number = 10.0**exponent
+    return Fit(rounded(number, _DIGITS_NEAR_1 if abs(number - 1.0) < _NEAR_1 else _DIGITS), exact)
 
 
 def rounded(number: float, digits: int) -> float:

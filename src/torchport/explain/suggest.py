@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,12 @@ import torch
 from torchport.explain.bound_operation import BoundOperation
 from torchport.explain.drill import unexplained
 from torchport.explain.fitting import fit
-from torchport.explain.hypotheses import Hypothesis, hypotheses_about, result_scaled
+from torchport.explain.hypotheses import (
+    Hypothesis,
+    hypotheses_about,
+    hypotheses_about_values,
+    result_scaled,
+)
 from torchport.explain.noted_run import CANNOT_COMPUTE
 from torchport.explain.slice import upstream
 from torchport.explain.suspect import Suspect
@@ -29,6 +34,8 @@ from torchport.parity.tolerance import FEW
 _MOST_LEFT = 0.01
 """The most that a hypothesis may leave of the squared error."""
 _AS_GOOD_AS_NOTHING = 1e-9
+_NOTHING_MORE = 1e-6
+"""If a hypothesis leaves no more than this, less believed ones are not tried."""
 _MOST_SUGGESTIONS = 3
 _MOST_OPERATIONS = 60
 _MOST_PAIRS = 10
@@ -67,11 +74,12 @@ def _explanations(
     if by_weights:
         return by_weights
     layer = bind(suspect)
-    operations = [
-        one for one in _operations(suspect, layer, node) if wrong is None or one.node.name != wrong.ref.name
-    ]
+    known = None if wrong is None else bound_value(suspect, layer, wrong)
+    operations = _operations(suspect, layer, node)
+    if known is not None and not known.is_a_copy:
+        operations = [one for one in operations if one.node.name != known.node.name]
     return (
-        (_by_operations(suspect, [bound_value(suspect, layer, wrong)]) if wrong else [])
+        (_by_operations(suspect, [known]) if known is not None else [])
         or _by_operations(suspect, operations)
         or list(_by_value(suspect))
         or _by_operations(suspect, [bound_value(suspect, layer, differing(suspect))])
@@ -102,10 +110,14 @@ def _operations(
     return [operations[name] for name in reversed(list(operations)) if name in involved][:_MOST_OPERATIONS]
 
 
-def _by_operations(suspect: Suspect, operations: Iterable[BoundOperation]) -> list[_Explanation]:
+def _by_operations(suspect: Suspect, operations: Sequence[BoundOperation]) -> list[_Explanation]:
+    """What the settings of the operations explain and, if that is not all, what their operands and results do."""
     found: list[_Explanation] = []
-    for operation in operations:
-        found += _that_hold(suspect, operation, hypotheses_about(operation), first_rank=len(found))
+    for hypotheses in (hypotheses_about, hypotheses_about_values):
+        for operation in operations:
+            found += _that_hold(suspect, operation, hypotheses(operation), first_rank=len(found))
+        if min((one.left for one in found), default=1.0) <= _NOTHING_MORE:
+            break
     return found
 
 

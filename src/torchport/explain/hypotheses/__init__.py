@@ -28,7 +28,7 @@ from torchport.explain.hypotheses import (
 from torchport.explain.hypotheses.hypothesis import Hypothesis, Topic
 from torchport.explain.hypotheses.last_resort import result_scaled
 
-__all__ = ["Hypothesis", "hypotheses_about", "result_scaled"]
+__all__ = ["Hypothesis", "hypotheses_about", "hypotheses_about_values", "result_scaled"]
 
 IN_ORDER_OF_BELIEF: tuple[Topic, ...] = (
     arguments.another_word,
@@ -50,6 +50,9 @@ IN_ORDER_OF_BELIEF: tuple[Topic, ...] = (
     operands.broadcast,
     precision.half,
     memory_layout.channels_last,
+)
+"""If several hypotheses explain a difference equally well, the one that comes first here is believed."""
+ABOUT_VALUES: tuple[Topic, ...] = (
     repetition.applied_twice,
     other_values.operand_is_another,
     other_values.weights_are_another_layers,
@@ -66,10 +69,16 @@ IN_ORDER_OF_BELIEF: tuple[Topic, ...] = (
     numbers.scaled,
     attention.flags_differ,
 )
-"""If several hypotheses explain a difference equally well, the one that comes first here is believed."""
+"""The same for what goes into an operation and comes out of it; tried if no setting of the operation is the cause."""
 
 
 def hypotheses_about(operation: BoundOperation) -> Iterator[Hypothesis]:
-    """All that may be wrong with an operation, the most believed first."""
+    """All that may be wrong with what an operation does, the most believed first."""
     for topic in IN_ORDER_OF_BELIEF:
+        yield from topic(operation)
+
+
+def hypotheses_about_values(operation: BoundOperation) -> Iterator[Hypothesis]:
+    """All that may be wrong with its operands and its result, the most believed first."""
+    for topic in ABOUT_VALUES:
         yield from topic(operation)

@@ -98,7 +98,7 @@ def _is_number(value: Any) -> bool:
 
 def moved(operation: BoundOperation) -> Iterator[Hypothesis]:
     """Another operation of the layer that is applied to an operand, too: two operations in the other order."""
-    for other in unary(operation.layer).values():
+    for other in _unary(operation.layer).values():
         if other.node.name == operation.node.name:
             continue
         for name, operand in operation.tensors.items():
@@ -111,18 +111,18 @@ def made_of_another(operation: BoundOperation) -> Iterator[Hypothesis]:
     """A value that no operation computes, in the place of which is what one makes of another value."""
     if not operation.is_a_copy:
         return
-    for other in unary(operation.layer).values():
+    for other in _unary(operation.layer).values():
         for name, value in islice(operation.values.items(), _MOST_VALUES):
             if value.shape == operation.result.shape and value.dtype == operation.result.dtype:
                 text = f"it is {other.short_name} of {name}"
-                yield Hypothesis("wrong_tensor", text, partial(applied, other, value))
+                yield Hypothesis("wrong_tensor", text, partial(_applied, other, value))
 
 
 def _with_applied(operation: BoundOperation, name: str, other: BoundOperation) -> Any:
-    return operation(**{name: applied(other, operation[name])})
+    return operation(**{name: _applied(other, operation[name])})
 
 
-def unary(layer: Mapping[str, BoundOperation]) -> dict[str, BoundOperation]:
+def _unary(layer: Mapping[str, BoundOperation]) -> dict[str, BoundOperation]:
     """Those operations of a layer that make one value of one other, of the same shape; each once."""
     found: dict[str, BoundOperation] = {}
     for operation in layer.values():
@@ -138,7 +138,7 @@ def _settings(arguments: Mapping[str, Any]) -> str:
     return str({name: value for name, value in arguments.items() if not isinstance(value, torch.Tensor)})
 
 
-def applied(operation: BoundOperation, value: torch.Tensor) -> Any:
+def _applied(operation: BoundOperation, value: torch.Tensor) -> Any:
     """What an operation of one value makes of another."""
     (name,) = (name for name in operation.tensors if not operation.is_weight(name))
     return operation(**{name: value})

@@ -88,7 +88,7 @@ def result_rearranged(operation: BoundOperation) -> Iterator[Hypothesis]:
     if observed.shape != golden.shape or not bool(torch.isfinite(golden).all()):
         return
     for axis in range(golden.ndim):
-        sources = find_sources(golden, observed, axis)
+        sources = _find_sources(golden, observed, axis)
         if sources is not None:
             kind, happened = sources.described
             subject = "the mask" if golden.dtype == torch.bool else "the result"
@@ -96,7 +96,7 @@ def result_rearranged(operation: BoundOperation) -> Iterator[Hypothesis]:
             yield Hypothesis(kind, f"{subject} is {happened}", partial(sources.applied, golden))
 
 
-def find_sources(golden: torch.Tensor, observed: torch.Tensor, axis: int) -> Sources | None:
+def _find_sources(golden: torch.Tensor, observed: torch.Tensor, axis: int) -> Sources | None:
     """Which slices stand where others should; None if all slices stand where they should, or come from nowhere."""
     size = golden.shape[axis]
     elements = golden.numel() // max(size, 1)
