@@ -138,7 +138,8 @@ def _that_hold(
             continue  # A number can be fitted to any few numbers, and would explain nothing.
         left, text = _tried(suspect, operation, hypothesis)
         if left <= _MOST_LEFT:
-            yield _explanation(left, rank, hypothesis.kind, text, operation.node.name)
+            node = None if operation.is_a_copy else operation.node.name
+            yield _explanation(left, rank, hypothesis.kind, text, node)
 
 
 def _tried(suspect: Suspect, operation: BoundOperation, hypothesis: Hypothesis) -> tuple[float, str]:
