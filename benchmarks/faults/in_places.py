@@ -62,7 +62,7 @@ def rolled_by_one(place: Place) -> list[Node] | None:
     return _joined(place, axis, pieces, pieces[2], pieces[1])
 
 
-@fault("reversed")
+@fault("halves exchanged")
 def halves_exchanged(place: Place) -> list[Node] | None:
     """The two halves of the last axis in the other order."""
     axis = place.output.rank - 1

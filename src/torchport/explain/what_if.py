@@ -55,7 +55,7 @@ def bind(suspect: Suspect) -> dict[str, BoundOperation]:
             arguments=operations.bind(applied.node.op, applied.args, applied.kwargs),
             result=applied.result,
             names=names,
-            values={names.get(node, node): value for node, value in values.items() if node not in later},
+            values=_named({node: value for node, value in values.items() if node not in later}, names),
             weights=weights,
             layer=layer,
         )
@@ -82,19 +82,28 @@ def bound_value(suspect: Suspect, layer: Mapping[str, BoundOperation], wrong: Wr
         result=golden,
         names=names,
         observed=wrong.observed,
-        values={names.get(node, node): value for node, value in values.items() if node != wrong.ref.name},
+        values=_named({node: value for node, value in values.items() if node != wrong.ref.name}, names),
         weights=_weights(suspect),
         layer=layer,
     )
 
 
 def _values(suspect: Suspect, run: NotedRun) -> dict[str, torch.Tensor]:
-    """Every input and every result that is one tensor, by its name in the graph."""
+    """Every input and every result that is one tensor, by its name in the graph; what is around it by its key."""
     inputs = {
         item.name: value for item, value in zip(suspect.slice.graph.root.inputs, suspect.inputs, strict=True)
     }
     results = {name: one.result for name, one in run.applied.items() if isinstance(one.result, torch.Tensor)}
-    return {**inputs, **results}
+    return {**inputs, **suspect.around, **results}
+
+
+def _named(values: Mapping[str, torch.Tensor], names: Mapping[str, str]) -> dict[str, torch.Tensor]:
+    """The values by the names of the user's code; of several that have one name, all but the first by the graph's."""
+    found: dict[str, torch.Tensor] = {}
+    for node, value in values.items():
+        name = names.get(node, node)
+        found[node if name in found else name] = value
+    return found
 
 
 def _weights(suspect: Suspect) -> dict[str, torch.Tensor]:
