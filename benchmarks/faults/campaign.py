@@ -24,7 +24,7 @@ from torchport.targets.base import Artifact, Options, Target
 from torchport.targets.registry import find_target, options_for
 from torchport.trace.writing import read_tensors, write_tensors
 
-from . import in_operations as _
+from . import in_operations, in_places
 from .effect import Effect, effect_of, first_call
 from .in_layers import GRAPH
 from .in_source import SOURCE, Edit, untie
@@ -32,7 +32,7 @@ from .in_weights import WEIGHTS, Stored
 from .models import MODELS
 from .rewrite import Rewrite, Site, plant, sites
 
-assert _  # importing it fills the table of faults
+assert in_operations and in_places  # importing them fills the table of faults
 
 
 @dataclass(frozen=True)

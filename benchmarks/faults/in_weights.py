@@ -109,6 +109,13 @@ def weight_of_a_neighbour(stored: Stored) -> dict[str, torch.Tensor] | None:
     return {stored.name: stored.tensors[other]}
 
 
+@fault("weights averaged")
+def averaged_with_a_neighbour(stored: Stored) -> dict[str, torch.Tensor] | None:
+    """The mean of the weight and the one that `weight_of_a_neighbour` would put in its place."""
+    other = weight_of_a_neighbour(stored) if stored.tensor.numel() > 1 else None
+    return {stored.name: (stored.tensor + other[stored.name]) / 2} if other is not None else None
+
+
 def _one_element(stored: Stored, change: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, torch.Tensor]:
     weight = stored.tensor.clone()
     flat = weight.view(-1)

@@ -12,7 +12,13 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchport.explain import hypotheses
-from torchport.explain.hypotheses import IN_ORDER_OF_BELIEF, Hypothesis, hypotheses_about, last_resort
+from torchport.explain.hypotheses import (
+    ABOUT_VALUES,
+    IN_ORDER_OF_BELIEF,
+    Hypothesis,
+    hypotheses_about,
+    last_resort,
+)
 from torchport.explain.what_if import bind
 
 from .suspects import suspect_of
@@ -28,8 +34,9 @@ def topics() -> Iterator[Any]:
 
 
 def test_every_topic_has_one_place_in_the_order_of_belief() -> None:
-    assert len(set(IN_ORDER_OF_BELIEF)) == len(IN_ORDER_OF_BELIEF)
-    assert {*IN_ORDER_OF_BELIEF, last_resort.result_scaled} == set(topics())
+    ordered = [*IN_ORDER_OF_BELIEF, *ABOUT_VALUES]
+    assert len(set(ordered)) == len(ordered)
+    assert {*ordered, last_resort.result_scaled} == set(topics())
 
 
 class ProductsInHalf(TorchDispatchMode):

@@ -16,11 +16,12 @@ import torch
 from torchport.candidates.suspects import ComparedModels, RewrittenSuspect
 from torchport.capture import graph as g
 from torchport.errors import ConvertError
-from torchport.explain.alignment import Fault
 from torchport.explain.explanation import Cause, only_operation
+from torchport.explain.faults import Fault, find_fault
 from torchport.explain.rewriting import named_alike, write_rewritten
 from torchport.explain.suggest import suggest
 from torchport.explain.weights import Others
+from torchport.explain.what_if import WrongValue
 from torchport.parity.judge import judge
 from torchport.parity.result import Divergence, Measured, Operation, Suggestion
 from torchport.trace.writing import write_tensors
@@ -59,7 +60,8 @@ def fault_of(suspect: RewrittenSuspect) -> Fault | None:
     """The operation that is for certain at fault, as far as the values tell."""
     if suspect.alignment is None or suspect.key not in suspect.observed:
         return None
-    return suspect.alignment.fault(suspect.slice.outputs.index(suspect.key), suspect.observed[suspect.key])
+    output = suspect.slice.outputs.index(suspect.key)
+    return find_fault(suspect.alignment, output, suspect.observed[suspect.key])
 
 
 def cause_of(
@@ -68,12 +70,20 @@ def cause_of(
     """The operation at fault or, if that is not certain, the one that the best hypothesis is about."""
     operation = _operation(suspect, fault, culprit) if fault else only_operation(suspect)
     with _weights_of_others(suspect, models) as others:
-        suggestions = suggest(suspect, operation.node if operation else _suspect(suspect), others)
+        known = operation.node if operation else _suspect(suspect)
+        suggestions = suggest(suspect, known, others, _wrong_value(suspect, fault))
     if operation is None and suggestions:
         operation = _operation_of(suspect, suggestions[0])
     if operation is not None and operation.source is None:
         operation = operation.model_copy(update={"source": culprit.source})
     return Cause(operation, suggestions)
+
+
+def _wrong_value(suspect: RewrittenSuspect, fault: Fault | None) -> WrongValue | None:
+    """The value that is for certain another in the candidate."""
+    if fault is None or suspect.alignment is None:
+        return None
+    return WrongValue(fault.result, suspect.alignment.computed[fault.counterpart])
 
 
 def _suspect(suspect: RewrittenSuspect) -> str | None:

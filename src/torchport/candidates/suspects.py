@@ -37,6 +37,10 @@ class RewrittenSuspect(Suspect):
     call: str = ""
     alignment: Alignment | None = None
 
+    @property
+    def other_weights(self) -> Mapping[str, Tensor]:
+        return {} if self.alignment is None else self.alignment.candidate.weights
+
 
 @dataclass(frozen=True)
 class ComparedModels:

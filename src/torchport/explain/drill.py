@@ -13,7 +13,7 @@ import torch
 
 from torchport.capture.graph import Node, Ref
 from torchport.errors import TorchportError
-from torchport.explain.bench import Bench, Trial
+from torchport.explain.bench import Attempt, Bench, Trial
 from torchport.explain.suspect import Suspect
 from torchport.parity.result import Operation
 from torchport.runs.report import Report
@@ -30,6 +30,8 @@ class Drilled:
     operation: Operation | None
     reproduced: bool
     """Whether it computes, by itself, the very values that it computes in the model."""
+    value: torch.Tensor | None = None
+    """What the operation computed."""
 
 
 def drill(suspects: Iterable[Suspect], bench: Bench, folder: Path) -> Drilled | None:
@@ -53,7 +55,9 @@ def _attempts(suspect: Suspect, bench: Bench, folder: Path) -> Iterator[Drilled]
             attempt = trial.run()
         except TorchportError:
             continue
-        yield Drilled(_operation(suspect, attempt.report), _is_same(suspect, attempt.chained))
+        operation = _operation(suspect, attempt.report)
+        value = None if operation is None else _value(attempt)
+        yield Drilled(operation, _is_same(suspect, attempt.chained), value)
 
 
 def set_up(suspect: Suspect, bench: Bench, folder: Path) -> Trial:
@@ -72,6 +76,14 @@ def _operation(suspect: Suspect, report: Report) -> Operation | None:
     return Operation(
         node=node.name, op=node.op, source=node.source, reason=found.reason, metrics=found.metrics
     )
+
+
+def _value(attempt: Attempt) -> torch.Tensor | None:
+    """What the first operation that differs computed; all before it are right, so that no guidance was needed."""
+    found = attempt.report.first_divergence
+    with Trace(attempt.chained) as chained:
+        known = found is not None and found.key is not None and found.key in chained
+        return chained.get(found.key).clone() if known and found and found.key else None
 
 
 def _node(suspect: Suspect, key: str) -> Node | None:

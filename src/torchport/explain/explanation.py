@@ -18,6 +18,7 @@ from torchport.explain.snippet import SLICE, write_snippet
 from torchport.explain.suggest import suggest
 from torchport.explain.suspect import RunValues, Suspect, find_suspect
 from torchport.explain.weights import Others
+from torchport.explain.what_if import wrong_result
 from torchport.parity.result import Divergence, Operation, Suggestion
 from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
@@ -83,7 +84,9 @@ class PortedModel:
         if operation is not None and is_of_torch(operation.source):
             operation = operation.model_copy(update={"source": culprit.source})
         known = None if operation is None else operation.node
-        return Cause(operation, suggest(suspect, known, Others(self.values.weights)))
+        reproduced = drilled is not None and drilled.reproduced
+        wrong = wrong_result(known, drilled.value) if drilled and reproduced and known else None
+        return Cause(operation, suggest(suspect, known, Others(self.values.weights), wrong))
 
     def set_up(self, suspect: Suspect, folder: Path) -> None:
         set_up(suspect, self.bench, folder)
@@ -141,8 +144,10 @@ def suspects(suspect: Suspect, culprit: Divergence, values: RunValues, bench: Be
 
 
 def only_operation(suspect: Suspect) -> Operation | None:
-    """The operation of a layer that has no other."""
-    if len(suspect.slice.nodes) != 1:
+    """The operation of a layer that has no other, if the value that differs is computed by it."""
+    root = suspect.slice.graph.root
+    differs = root.outputs[suspect.slice.outputs.index(suspect.key)]
+    if len(suspect.slice.nodes) != 1 or suspect.slice.nodes[0].name != differs.name:
         return None
     (node,) = suspect.slice.nodes
     reason = "it is the only operation of the layer"

@@ -14,6 +14,10 @@ _SEARCH_STEPS = 32
 _AS_GOOD_AS_THE_BEST = 1.5
 """How many times as much a number with few digits may leave as the best number does."""
 _NOTHING_LEFT = 1e-6
+_DIGITS = 4
+_DIGITS_NEAR_1 = 6
+_NEAR_1 = 0.01
+"""A factor so near to 1 is told from it by more digits."""
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
@@ -58,8 +62,14 @@ def _with_few_digits(left_at: Callable[[float], float], exponent: float) -> Fit:
     """The roundest number near the best one that explains about as much: nobody writes an epsilon of 1.0003e-05."""
     exact = left_at(exponent)
     for digits in (1, 2, 3):
-        rounded = float(f"{10.0**exponent:.{digits - 1}e}")
-        left = left_at(math.log10(rounded))
+        few = rounded(10.0**exponent, digits)
+        left = left_at(math.log10(few))
         if left <= max(_AS_GOOD_AS_THE_BEST * exact, _NOTHING_LEFT):
-            return Fit(rounded, left)
-    return Fit(float(f"{10.0**exponent:.4g}"), exact)
+            return Fit(few, left)
+    number = 10.0**exponent
+    return Fit(rounded(number, _DIGITS_NEAR_1 if abs(number - 1.0) < _NEAR_1 else _DIGITS), exact)
+
+
+def rounded(number: float, digits: int) -> float:
+    """The number with so many significant digits."""
+    return float(f"{number:.{digits - 1}e}")

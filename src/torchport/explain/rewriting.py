@@ -19,8 +19,9 @@ from torchport.capture.manifest import read_manifest, write_manifest
 from torchport.capture.plan import make_plan
 from torchport.capture.recorder import Capture
 from torchport.errors import ConvertError
-from torchport.explain.alignment import Alignment, Fault, Runnable
+from torchport.explain.alignment import Alignment, Runnable
 from torchport.explain.case import Case, resized
+from torchport.explain.faults import Fault
 from torchport.explain.slice import upstream
 from torchport.runs.folder import RunFile, RunFolder
 from torchport.targets.base import Options
@@ -37,7 +38,7 @@ def named_alike(alignment: Alignment, fault: Fault | None) -> g.Graph:
     reference, candidate = alignment.reference.graph.root, alignment.candidate.graph.root
     pairs = list(zip(reference.outputs, candidate.outputs, strict=True))
     if fault is not None:
-        pairs.append((g.Ref(fault.node.name), fault.counterpart))
+        pairs.append((fault.result, fault.counterpart))
     pairs += alignment.counterparts.items()
     single = {node.name for node in (*reference.nodes, *candidate.nodes) if len(node.outputs) == 1}
     known, own = ({node.name for node in module.nodes} & single for module in (reference, candidate))

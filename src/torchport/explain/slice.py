@@ -128,6 +128,15 @@ def upstream(nodes: Iterable[g.Node], names: Iterable[str]) -> set[str]:
     return found
 
 
+def downstream(nodes: Iterable[g.Node], name: str) -> set[str]:
+    """The names of the nodes that depend on a value, its own included; nodes come in the order in which they run."""
+    found = {name}
+    for node in nodes:
+        if any(ref.name in found for ref in g.refs([node.args, node.kwargs])):
+            found.add(node.name)
+    return found
+
+
 def some_operations(whole: Slice, names: Iterable[str], keys: Mapping[g.Ref, str]) -> Slice:
     """The nodes `names` of a slice. Their inputs are the values that they read of the other nodes.
 

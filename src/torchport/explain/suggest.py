@@ -6,8 +6,9 @@ A hypothesis that leaves more than a hundredth is not suggested.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,20 +17,29 @@ import torch
 from torchport.explain.bound_operation import BoundOperation
 from torchport.explain.drill import unexplained
 from torchport.explain.fitting import fit
-from torchport.explain.hypotheses import Hypothesis, hypotheses_about, result_scaled
+from torchport.explain.hypotheses import (
+    Hypothesis,
+    hypotheses_about,
+    hypotheses_about_values,
+    result_scaled,
+)
 from torchport.explain.noted_run import CANNOT_COMPUTE
 from torchport.explain.slice import upstream
 from torchport.explain.suspect import Suspect
-from torchport.explain.weights import Others, differing, how_it_differs
-from torchport.explain.what_if import bind, predict
+from torchport.explain.weights import Others, how_it_differs, other_than_recorded
+from torchport.explain.what_if import WrongValue, bind, bound_value, differing, input_names, predict
 from torchport.parity.bins import FEW
 from torchport.parity.result import Suggestion
 
 _MOST_LEFT = 0.01
 """The most that a hypothesis may leave of the squared error."""
 _AS_GOOD_AS_NOTHING = 1e-9
+_NOTHING_MORE = 1e-6
+"""If a hypothesis leaves no more than this, less believed ones are not tried."""
 _MOST_SUGGESTIONS = 3
 _MOST_OPERATIONS = 60
+_MOST_PAIRS = 10
+"""So many pairs of inputs are tried in each other's place."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +53,38 @@ class _Explanation:
     suggestion: Suggestion
 
 
-def suggest(suspect: Suspect, node: str | None, others: Others) -> tuple[Suggestion, ...]:
-    """The best hypotheses, at most three; only those about `node` if it is known to be the operation at fault."""
+def suggest(
+    suspect: Suspect, node: str | None, others: Others, wrong: WrongValue | None = None
+) -> tuple[Suggestion, ...]:
+    """The best hypotheses, at most three; only those about `node` if it is known to be the operation at fault.
+
+    `wrong` is a value that is known to be another in the candidate. Hypotheses about it are measured there, and all
+    others at the suspect's key.
+    """
     if suspect.key not in suspect.observed:
         return ()
-    return _most_believed(_explanations(suspect, node, others))
+    return _most_believed(_explanations(suspect, node, others, wrong))
 
 
-def _explanations(suspect: Suspect, node: str | None, others: Others) -> list[_Explanation]:
-    """What the weights explain, or else the operations, or else the value itself, or else a mere factor."""
+def _explanations(
+    suspect: Suspect, node: str | None, others: Others, wrong: WrongValue | None
+) -> list[_Explanation]:
+    """What the weights explain, or else the operations, the value itself, the inputs, or a mere factor."""
     by_weights = list(_by_weights(suspect, others))
     if by_weights:
         return by_weights
-    operations = _operations(suspect, node)
+    layer = bind(suspect)
+    known = None if wrong is None else bound_value(suspect, layer, wrong)
+    operations = _operations(suspect, layer, node)
+    if known is not None and not known.is_a_copy:
+        operations = [one for one in operations if one.node.name != known.node.name]
     return (
-        _by_operations(suspect, operations) or list(_by_value(suspect)) or _by_a_factor(suspect, operations)
+        (_by_operations(suspect, [known]) if known is not None else [])
+        or _by_operations(suspect, operations)
+        or list(_by_value(suspect))
+        or _by_operations(suspect, [bound_value(suspect, layer, differing(suspect))])
+        or list(_by_inputs(suspect))
+        or _by_a_factor(suspect, operations)
     )
 
 
@@ -72,20 +99,25 @@ def _most_believed(explanations: list[_Explanation]) -> tuple[Suggestion, ...]:
     return tuple(by_kind.values())[:_MOST_SUGGESTIONS]
 
 
-def _operations(suspect: Suspect, node: str | None) -> list[BoundOperation]:
+def _operations(
+    suspect: Suspect, operations: Mapping[str, BoundOperation], node: str | None
+) -> list[BoundOperation]:
     """The operation at fault if it is known; else all on which the value in question depends, the last first."""
-    operations = bind(suspect)
-    if node in operations:
+    if node is not None and node in operations:
         return [operations[node]]
     root = suspect.slice.graph.root
     involved = upstream(root.nodes, [root.outputs[suspect.slice.outputs.index(suspect.key)].name])
-    return [operations[name] for name in reversed(operations) if name in involved][:_MOST_OPERATIONS]
+    return [operations[name] for name in reversed(list(operations)) if name in involved][:_MOST_OPERATIONS]
 
 
-def _by_operations(suspect: Suspect, operations: Iterable[BoundOperation]) -> list[_Explanation]:
+def _by_operations(suspect: Suspect, operations: Sequence[BoundOperation]) -> list[_Explanation]:
+    """What the settings of the operations explain and, if that is not all, what their operands and results do."""
     found: list[_Explanation] = []
-    for operation in operations:
-        found += _that_hold(suspect, operation, hypotheses_about(operation), first_rank=len(found))
+    for hypotheses in (hypotheses_about, hypotheses_about_values):
+        for operation in operations:
+            found += _that_hold(suspect, operation, hypotheses(operation), first_rank=len(found))
+        if min((one.left for one in found), default=1.0) <= _NOTHING_MORE:
+            break
     return found
 
 
@@ -106,7 +138,8 @@ def _that_hold(
             continue  # A number can be fitted to any few numbers, and would explain nothing.
         left, text = _tried(suspect, operation, hypothesis)
         if left <= _MOST_LEFT:
-            yield _explanation(left, rank, hypothesis.kind, text, operation.node.name)
+            node = None if operation.is_a_copy else operation.node.name
+            yield _explanation(left, rank, hypothesis.kind, text, node)
 
 
 def _tried(suspect: Suspect, operation: BoundOperation, hypothesis: Hypothesis) -> tuple[float, str]:
@@ -123,12 +156,17 @@ def _left(suspect: Suspect, operation: BoundOperation, compute: Callable[..., An
         result = compute(*numbers)
     except (*CANNOT_COMPUTE, AttributeError):
         return 1.0
+    if operation.observed is not None:
+        return _not_nan(unexplained(operation.result, operation.observed, result))
     predicted = predict(suspect, results={operation.node.name: result})
     return 1.0 if predicted is None else _measured(suspect, predicted)
 
 
 def _measured(suspect: Suspect, predicted: torch.Tensor) -> float:
-    left = unexplained(suspect.golden(suspect.key), suspect.observed[suspect.key], predicted)
+    return _not_nan(unexplained(suspect.golden(suspect.key), suspect.observed[suspect.key], predicted))
+
+
+def _not_nan(left: float) -> float:
     return 1.0 if math.isnan(left) else left
 
 
@@ -139,7 +177,7 @@ def _explanation(left: float, rank: int, kind: str, text: str, node: str | None 
 def _by_weights(suspect: Suspect, others: Others) -> Iterator[_Explanation]:
     """The port loads other weights than were recorded, and computes what follows from them."""
     recorded = suspect.capture.weights
-    names = differing(recorded, suspect.stored)
+    names = other_than_recorded(recorded, suspect.stored)
     if not names:
         return
     predicted = predict(suspect, weights={name: suspect.stored[name] for name in names})
@@ -150,31 +188,47 @@ def _by_weights(suspect: Suspect, others: Others) -> Iterator[_Explanation]:
             yield _explanation(left, rank, found.kind, found.text)
 
 
+def _by_inputs(suspect: Suspect) -> Iterator[_Explanation]:
+    """Two inputs of the layer in each other's place, or one in the place of another; a mask without effect."""
+    named = [(_input_name(suspect, index), value) for index, value in enumerate(suspect.inputs)]
+    pairs = [
+        (first, second)
+        for first, second in itertools.combinations(range(len(named)), 2)
+        if named[first][1].shape == named[second][1].shape and named[first][1].dtype == named[second][1].dtype
+    ]
+    for first, second in pairs[:_MOST_PAIRS]:
+        (one, value), (other, another) = named[first], named[second]
+        yield from _with_inputs(
+            suspect, {first: another, second: value}, "swapped_operands", f"{one} and {other} are swapped"
+        )
+        yield from _with_inputs(suspect, {first: another}, "wrong_tensor", f"{one} is {other}")
+        yield from _with_inputs(suspect, {second: value}, "wrong_tensor", f"{other} is {one}")
+    for index, (name, value) in enumerate(named):
+        if value.dtype == torch.bool or bool(((value == 0) | (value == 1)).all()):
+            text = f"the flags of {name} have no effect, as if"
+            yield from _with_inputs(suspect, {index: torch.ones_like(value)}, "mask", f"{text} all were set")
+            yield from _with_inputs(
+                suspect, {index: torch.zeros_like(value)}, "mask", f"{text} none were set"
+            )
+
+
+def _input_name(suspect: Suspect, index: int) -> str:
+    return input_names(suspect)[suspect.slice.graph.root.inputs[index].name]
+
+
+def _with_inputs(
+    suspect: Suspect, inputs: dict[int, torch.Tensor], kind: str, text: str
+) -> Iterator[_Explanation]:
+    predicted = predict(suspect, inputs=inputs)
+    if predicted is not None and (left := _measured(suspect, predicted)) <= _MOST_LEFT:
+        yield _explanation(left, 0, kind, text)
+
+
 def _by_value(suspect: Suspect) -> Iterator[_Explanation]:
-    """What the value itself shows: it is another value of the layer, or some of its elements were dropped."""
-    if suspect.observed[suspect.key].shape == suspect.golden(suspect.key).shape:
-        yield from _another_value(suspect)
-        yield from _dropped_elements(suspect)
-
-
-def _another_value(suspect: Suspect) -> Iterator[_Explanation]:
+    """What the value itself shows: it is another value of the layer."""
     observed = suspect.observed[suspect.key]
     inputs = {f"{suspect.plan.root}<{index}": key for index, key in enumerate(suspect.slice.inputs)}
     for key, value in suspect.capture.golden.items():
         if value.shape == observed.shape and (left := _measured(suspect, value)) <= _MOST_LEFT:
             text = f"it is the value of {inputs.get(key, key.partition('/')[2] or key)}"
             yield _explanation(left, 1, "wrong_tensor", text)
-
-
-def _dropped_elements(suspect: Suspect) -> Iterator[_Explanation]:
-    observed, golden = suspect.observed[suspect.key], suspect.golden(suspect.key)
-    dropped = (observed == 0) & (golden != 0)
-    share = dropped.double().mean().item()
-    if not 0.01 < share < 0.99 or not observed.is_floating_point():
-        return
-    for kept, text in (
-        (golden / (1.0 - share), f"dropout is on, with p near {share:.2g}"),
-        (golden, f"{100 * share:.2g} % of the elements are zero"),
-    ):
-        if (left := _measured(suspect, torch.where(dropped, 0.0, kept))) <= _MOST_LEFT:
-            yield _explanation(left, 0, "dropout", text)

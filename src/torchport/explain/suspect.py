@@ -5,7 +5,8 @@ In: the values of a run. Out: a `Suspect`, on which every hypothesis about the l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import safetensors
@@ -21,6 +22,8 @@ from torchport.errors import WeightsError
 from torchport.explain.slice import Slice, own_operations, with_stand_ins
 from torchport.runs.folder import RunFolder
 from torchport.trace.reading import Trace
+
+_MOST_AROUND = 12
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Suspect:
     """The weights as the candidate loads them, by their names in the slice."""
     key: str
     """The key of the value that differs; if the slice does not compute that one, of the first that it computes."""
+    around: Mapping[str, torch.Tensor] = field(default_factory=dict, kw_only=True)
+    """Golden values that the call is given, or that calls inside it return, and that its own operations do not read."""
 
     @property
     def plan(self) -> Plan:
@@ -63,6 +68,11 @@ class Suspect:
     def inputs(self) -> list[torch.Tensor]:
         root = self.plan.root
         return [self.capture.golden[f"{root}<{index}"] for index in range(len(self.slice.inputs))]
+
+    @property
+    def other_weights(self) -> Mapping[str, torch.Tensor]:
+        """Weights of the candidate that the layer of the reference does not read, by their names."""
+        return {}
 
     def here(self, key: str) -> str:
         """The key in the slice's own trace of an output of the slice."""
@@ -89,12 +99,22 @@ def find_suspect(values: RunValues, call: str, key: str, *, stand_ins: bool = Fa
         given = {name: golden.get(own).clone() for name, own in part.given.items()}
         inputs = [golden.get(name).clone() for name in part.inputs]
         outputs = [golden.get(name).clone() for name in part.outputs]
+        unread = [own for own in _around(plan, call) if own not in part.inputs and own in golden]
+        around = {own: golden.get(own).clone() for own in unread[:_MOST_AROUND]}
         observed = {name: lockstep.get(name).clone() for name in part.outputs if name in lockstep}
     recorded = _read(values.weights, part.weights) | given
     stored = _read(values.stored, part.weights) | given
     stored = {name: _as(tensor, recorded[name]) for name, tensor in stored.items()}
     shown = key if key in part.outputs else part.outputs[0]
-    return Suspect(part, as_capture(part.graph, recorded, inputs, outputs), observed, stored, shown)
+    capture = as_capture(part.graph, recorded, inputs, outputs)
+    return Suspect(part, capture, observed, stored, shown, around=around)
+
+
+def _around(plan: Plan, name: str) -> list[str]:
+    """The keys of what a call is given and of what the calls inside it return."""
+    inside = (call for call in plan.calls.values() if call.parent == name)
+    keys = [*plan.calls[name].inputs, *(key for call in inside for key in call.outputs)]
+    return [key for key in dict.fromkeys(keys) if plan.resolve(key) == key]
 
 
 def as_capture(

@@ -14,6 +14,11 @@ from pathlib import Path
 import safetensors
 import torch
 
+_FEWEST_ELEMENTS = 16
+"""A weight with fewer is not looked for in mixtures: a number can be fitted to any few."""
+_MOST_LEFT = 1e-4
+"""The share of the squared change that a mixture may leave."""
+
 
 @dataclass(frozen=True)
 class Others:
@@ -39,7 +44,9 @@ class WeightFault:
     text: str
 
 
-def differing(recorded: Mapping[str, torch.Tensor], stored: Mapping[str, torch.Tensor]) -> list[str]:
+def other_than_recorded(
+    recorded: Mapping[str, torch.Tensor], stored: Mapping[str, torch.Tensor]
+) -> list[str]:
     """The names of the weights that the port loads and that are not those of the recording."""
     return [name for name, tensor in stored.items() if not _equal(tensor, recorded[name])]
 
@@ -56,7 +63,22 @@ def how_it_differs(name: str, stored: torch.Tensor, recorded: torch.Tensor, othe
     for other, tensor in others.like(stored):
         if other != name and _equal(tensor, stored):
             return WeightFault("neighbour_weight", f"{name} is {other}")
-    return WeightFault("stale_weight", f"{name} is not the tensor that was recorded")
+    mixed = _mixed(name, stored, recorded, others) if recorded.is_floating_point() else None
+    return mixed or WeightFault("stale_weight", f"{name} is not the tensor that was recorded")
+
+
+def _mixed(name: str, stored: torch.Tensor, recorded: torch.Tensor, others: Others) -> WeightFault | None:
+    """The recorded weight with a part of another one, as if the two were averaged."""
+    if recorded.numel() < _FEWEST_ELEMENTS:
+        return None
+    change = stored.double() - recorded.double()
+    for other, tensor in others.like(stored):
+        towards = tensor.double() - recorded.double()
+        size = towards.square().sum()
+        share = ((change * towards).sum() / size).item() if size else 0.0
+        if share and (change - share * towards).square().sum() <= _MOST_LEFT * change.square().sum():
+            return WeightFault("mixed_weight", f"{name} is {share:.2g} of the way to {other}")
+    return None
 
 
 _Form = Callable[[str, torch.Tensor, torch.Tensor], WeightFault | None]

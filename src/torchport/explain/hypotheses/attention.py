@@ -1,4 +1,4 @@
-"""The mask of an attention, or of a selection, is inverted or off by one."""
+"""The mask of an attention, or of a selection, is inverted, off by one, or another one altogether."""
 
 from __future__ import annotations
 
@@ -50,3 +50,46 @@ def _with_diagonal_at(operation: BoundOperation, by: int) -> Any:
     length, width = operation["query"].shape[-2], operation["key"].shape[-2]
     mask = torch.ones(length, width, dtype=torch.bool).tril(by)
     return operation(attn_mask=mask, is_causal=False)
+
+
+def masked_otherwise(operation: BoundOperation) -> Iterator[Hypothesis]:
+    """Another mask, which is read off the result: each element is either the one to keep or the one to fill in."""
+    golden, observed = operation.result, operation.observed
+    choices = _kept_and_filled(operation)
+    if observed is None or choices is None or observed.shape != golden.shape:
+        return
+    kept, filled = (choice.broadcast_to(golden.shape) for choice in choices)
+    is_filled = (observed - filled).abs() < (observed - kept).abs()
+    was_filled = (golden - filled).abs() < (golden - kept).abs()
+    more, less = int((is_filled & ~was_filled).sum()), int((was_filled & ~is_filled).sum())
+    text = f"the mask is another: of {golden.numel()} elements it has {more} more and {less} fewer"
+    yield Hypothesis("mask", text, partial(torch.where, is_filled, filled, kept))
+
+
+def flags_differ(operation: BoundOperation) -> Iterator[Hypothesis]:
+    """A mask that is another, however it came to be."""
+    golden, observed = operation.result, operation.observed
+    if not isinstance(golden, torch.Tensor) or golden.dtype != torch.bool or observed is None:
+        return
+    if observed.shape == golden.shape and observed.dtype == torch.bool:
+        more, less = int((observed & ~golden).sum()), int((golden & ~observed).sum())
+        text = f"the mask is another: of {golden.numel()} flags {more} more are set and {less} fewer"
+        yield Hypothesis("mask", text, partial(torch.Tensor.clone, observed))
+
+
+def _kept_and_filled(operation: BoundOperation) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The two values that a selection chooses from."""
+    result = operation.result
+    if not isinstance(result, torch.Tensor) or not result.is_floating_point():
+        return None
+    names = {"masked_fill": ("self", "value"), "where": ("self", "other")}.get(operation.short_name)
+    if names is not None:
+        kept, filled = (torch.as_tensor(operation[name], dtype=result.dtype) for name in names)
+        return kept, filled
+    scores, mask = operation.get("self"), operation.get("other")
+    if operation.short_name != "add" or not isinstance(mask, torch.Tensor):
+        return None
+    least = mask.amin()
+    if not isinstance(scores, torch.Tensor) or not bool(((mask == 0) | (mask == least)).all()):
+        return None
+    return scores, scores + least

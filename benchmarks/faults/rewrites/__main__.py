@@ -1,0 +1,5 @@
+"""Runs the command line."""
+
+from .cli import app
+
+app()

@@ -1,0 +1,35 @@
+"""The kinds of fault in rewrites, each with the suggestions that would be right for it."""
+
+from __future__ import annotations
+
+KINDS: dict[str, frozenset[str]] = {
+    "activation twice": frozenset({"repeated"}),
+    "bias twice": frozenset({"repeated"}),
+    "blocks in another order": frozenset({"wrong_tensor", "neighbour_weight"}),
+    "concat swapped": frozenset({"swapped_operands"}),
+    "dropout stale": frozenset({"dropout"}),
+    "first token dropped": frozenset({"shifted"}),
+    "heads tiled": frozenset({"permuted", "heads"}),
+    "keys for values": frozenset({"wrong_tensor", "swapped_operands"}),
+    "last token zeroed": frozenset({"zeroed"}),
+    "layer twice": frozenset({"wrong_tensor", "repeated", "neighbour_weight"}),
+    "mask of the first": frozenset({"permuted", "mask"}),
+    "mask stale": frozenset({"mask"}),
+    "mean over padding": frozenset({"mask"}),
+    "norm after": frozenset({"wrong_tensor", "moved", "dropped_operand"}),
+    "one channel zeroed": frozenset({"zeroed"}),
+    "one head zeroed": frozenset({"zeroed"}),
+    "positions restarted": frozenset({"permuted"}),
+    "relu before the add": frozenset({"moved"}),
+    "residual of another place": frozenset({"wrong_tensor"}),
+    "residual twice": frozenset({"repeated"}),
+    "reversed": frozenset({"permuted"}),
+    "roll by one": frozenset({"shifted"}),
+    "rotation the other way": frozenset({"sign"}),
+    "scale of 1.0005": frozenset({"scale"}),
+    "scale of another width": frozenset({"scale"}),
+    "swapped layers": frozenset({"wrong_tensor", "neighbour_weight", "swapped_operands"}),
+    "temperature twice": frozenset({"repeated", "scale"}),
+    "value clipped": frozenset({"clipped"}),
+    "weights averaged": frozenset({"mixed_weight"}),
+}
