@@ -50,7 +50,7 @@ def with_sums(dtype: torch.dtype) -> Product:
 
     def product(left: Tensor, right: Tensor) -> Tensor:
         total = torch.zeros(1)
-        for a, b in zip(narrow(left).split(BLOCK, -1), narrow(right).split(BLOCK, -2)):
+        for a, b in zip(torch.split(narrow(left), BLOCK, -1), torch.split(narrow(right), BLOCK, -2)):
             total = narrow(total + a @ b)
         return total
 
@@ -99,7 +99,7 @@ class _InClass(torch.autograd.Function):
         return product(left, right)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         left, right = ctx.saved_tensors
         of_left = ctx.product(gradient, right.mT) if ctx.needs_input_grad[0] else None
         of_right = ctx.product(left.mT, gradient) if ctx.needs_input_grad[1] else None
@@ -110,7 +110,7 @@ def replacements(product: Product) -> dict[str, Replacement]:
     """Every operation that multiplies matrices, by this product."""
 
     def times(left: Tensor, right: Tensor) -> Tensor:
-        batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        batch = (left[..., 0, 0] + right[..., 0, 0]).shape
         left, right = (part.expand(*batch, *part.shape[-2:]) for part in (left, right))
         result: Tensor = _InClass.apply(left, right, product)
         return result
@@ -127,9 +127,10 @@ def replacements(product: Product) -> dict[str, Replacement]:
 
     def convolve(conv: convolutions.Convolution) -> Tensor:
         columns = nn.functional.unfold(conv.x, conv.kernel, dilation=conv.dilation, stride=conv.stride)
-        by_group = columns.unflatten(1, (conv.groups, -1)).permute(1, 2, 0, 3)
-        y = times(conv.grouped_weight.flatten(2), by_group.flatten(2)).unflatten(-1, (len(conv.x), -1))
-        return y.permute(2, 0, 1, 3).flatten(1, 2).unflatten(-1, conv.size)
+        by_group = conv.by_group(columns).permute(1, 2, 0, 3)
+        y = times(conv.grouped_weight.flatten(2), by_group.flatten(2))
+        y = y.reshape(*y.shape[:2], len(conv.x), -1).permute(2, 0, 1, 3)
+        return y.reshape(len(conv.x), -1, *conv.size)
 
     def attend(call: attention.Attention) -> Tensor:
         return times(call.masked(times(call.query, call.key.mT) * call.scale).softmax(-1), call.value)

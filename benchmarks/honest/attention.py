@@ -150,7 +150,7 @@ def online(call: Attention) -> Tensor:
     scores = call.scores(torch.finfo(call.query.dtype).min)
     most = torch.full_like(scores[..., :1], -math.inf)
     total, result = torch.zeros_like(most), torch.zeros_like(call.query[..., :1] * call.value[..., :1, :])
-    for part, value in zip(scores.split(4, -1), call.value.split(4, -2)):
+    for part, value in zip(torch.split(scores, 4, -1), torch.split(call.value, 4, -2)):
         larger = torch.maximum(most, part.amax(-1, keepdim=True))
         weights, shrink = (part - larger).exp(), (most - larger).exp()
         total = total * shrink + weights.sum(-1, keepdim=True)

@@ -37,7 +37,7 @@ class Convolution:
     @property
     def grouped_weight(self) -> Tensor:
         """group, output, channel, height, width"""
-        return self.weight.unflatten(0, (self.groups, -1))
+        return self.weight.reshape(self.groups, -1, *self.weight.shape[1:])
 
     @property
     def size(self) -> tuple[int, int]:
@@ -52,7 +52,11 @@ class Convolution:
         across = []
         for place, d, s, n in zip((row, column), self.dilation, self.stride, self.size):
             across.append(slice(place * d, place * d + s * (n - 1) + 1, s))
-        return self.x[:, :, across[0], across[1]].unflatten(1, (self.groups, -1))
+        return self.by_group(self.x[:, :, across[0], across[1]])
+
+    def by_group(self, x: Tensor) -> Tensor:
+        """The second axis, of channels, as two: groups and the channels of each."""
+        return x.reshape(x.shape[0], self.groups, -1, *x.shape[2:])
 
     def places(self) -> list[tuple[int, int]]:
         return [(row, column) for row in range(self.kernel[0]) for column in range(self.kernel[1])]
@@ -96,8 +100,10 @@ def replacements(algorithm: Algorithm) -> dict[str, Replacement]:
     ) -> Tensor | None:
         if isinstance(padding, str) or x.ndim != 3:
             return None
-        sizes = [(first, two(size)[-1]) for first, size in ((1, stride), (0, padding), (1, dilation))]
-        y = conv2d(x[:, :, None], weight[:, :, None], bias, *sizes, groups)
+        flat_stride, flat_padding, flat_dilation = (
+            (first, two(size)[-1]) for first, size in ((1, stride), (0, padding), (1, dilation))
+        )
+        y = conv2d(x[:, :, None], weight[:, :, None], bias, flat_stride, flat_padding, flat_dilation, groups)
         return None if y is None else y.squeeze(2)
 
     return {"conv1d": conv1d, "conv2d": conv2d}
@@ -125,8 +131,8 @@ def over_taps(conv: Convolution) -> Tensor:
 @convolution("convolution: unfold and matmul")
 def by_unfold(conv: Convolution) -> Tensor:
     columns = F.unfold(conv.x, conv.kernel, dilation=conv.dilation, stride=conv.stride)
-    y = conv.grouped_weight.flatten(2) @ columns.unflatten(1, (conv.groups, -1))
-    return y.flatten(1, 2).unflatten(-1, conv.size)
+    y = conv.grouped_weight.flatten(2) @ conv.by_group(columns)
+    return y.reshape(len(y), -1, *conv.size)
 
 
 def by_fft(conv: Convolution, dtype: torch.dtype) -> Tensor:
@@ -135,9 +141,10 @@ def by_fft(conv: Convolution, dtype: torch.dtype) -> Tensor:
         *conv.weight.shape[:2], *(d * (k - 1) + 1 for d, k in zip(conv.dilation, conv.kernel))
     )
     spread[:, :, :: conv.dilation[0], :: conv.dilation[1]] = conv.weight
-    waves = torch.fft.rfft2(conv.x.to(dtype)).unflatten(1, (conv.groups, -1))
-    kernel = torch.fft.rfft2(spread.to(dtype), s=(height, width)).unflatten(0, (conv.groups, -1))
-    y = torch.fft.irfft2(torch.einsum("ngchw,gochw->ngohw", waves, kernel.conj()), s=(height, width))
+    waves = conv.by_group(torch.fft.rfft2(conv.x.to(dtype)))
+    kernel = torch.fft.rfft2(spread.to(dtype), s=(height, width)).conj()
+    kernel = kernel.reshape(conv.groups, -1, *kernel.shape[1:])
+    y: Tensor = torch.fft.irfft2(torch.einsum("ngchw,gochw->ngohw", waves, kernel), s=(height, width))
     rows, columns = (s * (n - 1) + 1 for s, n in zip(conv.stride, conv.size))
     return y[..., : rows : conv.stride[0], : columns : conv.stride[1]].flatten(1, 2).to(conv.x.dtype)
 
@@ -164,7 +171,7 @@ def by_winograd(conv: Convolution) -> Tensor | None:
     b, g, a = (torch.tensor(rows, dtype=conv.x.dtype) for rows in (_INPUT, _KERNEL, _OUTPUT))
     height, width = conv.size
     padded = F.pad(conv.x, (0, width % 2, 0, height % 2))
-    tiles = padded.unfold(2, 4, 2).unfold(3, 4, 2).unflatten(1, (conv.groups, -1))
+    tiles = conv.by_group(padded.unfold(2, 4, 2).unfold(3, 4, 2))
     there = b @ tiles @ b.T
     kernel = g @ conv.grouped_weight @ g.T
     back = a @ torch.einsum("ngcrsij,gocij->ngorsij", there, kernel) @ a.T
@@ -239,7 +246,7 @@ def without_onednn(conv: Convolution) -> Tensor:
 def samples_alone(conv: Convolution) -> Tensor | None:
     if conv.x.shape[0] < 2:
         return None
-    return torch.cat([plain(conv, sample, conv.weight, conv.groups) for sample in conv.x.split(1)])
+    return torch.cat([plain(conv, sample, conv.weight, conv.groups) for sample in torch.split(conv.x, 1)])
 
 
 @convolution("convolution: float64 inside")

@@ -65,7 +65,7 @@ def one_pass(x: Tensor, eps: float) -> Tensor:
 @layer_norm("layer norm: running mean and variance")
 def welford(x: Tensor, eps: float) -> Tensor:
     mean, spread = torch.zeros_like(x[..., :1]), torch.zeros_like(x[..., :1])
-    for count, value in enumerate(x.split(1, -1), 1):
+    for count, value in enumerate(torch.split(x, 1, -1), 1):
         before = value - mean
         mean = mean + before / count
         spread = spread + before * (value - mean)

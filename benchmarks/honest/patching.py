@@ -56,7 +56,7 @@ OPERATIONS: dict[str, list[Place]] = {
     )
 }
 OPERATIONS["matmul"] = [*_everywhere("matmul"), *_everywhere("bmm"), (Tensor, "__matmul__")]
-OPERATIONS |= {name: [(torch._VF, name)] for name in ("lstm", "gru")}  # type: ignore[attr-defined]
+OPERATIONS |= {name: [(torch._VF, name)] for name in ("lstm", "gru")}
 """Where a model's code finds each operation."""
 
 

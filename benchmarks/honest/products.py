@@ -125,7 +125,7 @@ def weight_transposed(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> 
 
 @operation("linear: rows of the weight in blocks", "linear")
 def rows_in_blocks(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    return with_bias(torch.cat([F.linear(x, rows) for rows in weight.split(16)], -1), bias)
+    return with_bias(torch.cat([F.linear(x, rows) for rows in torch.split(weight, 16)], -1), bias)
 
 
 @operation("linear: 1x1 convolution", "linear")
@@ -143,7 +143,7 @@ def scale_folded(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 def each_sample(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
     if x.shape[0] < 2:
         return None
-    return torch.cat([F.linear(sample, weight, bias) for sample in x.split(1)])
+    return torch.cat([F.linear(sample, weight, bias) for sample in torch.split(x, 1)])
 
 
 @operation("linear: float64 inside", "linear")

@@ -91,7 +91,7 @@ def lstm_together(x: Tensor, state: State, weights: Weights) -> State:
 
 @recurrent("LSTM: by cells", "lstm")
 def lstm_cell(x: Tensor, state: State, weights: Weights) -> State:
-    return torch.lstm_cell(x, state, *weights)  # type: ignore[arg-type]
+    return torch.lstm_cell(x, state, *weights)
 
 
 @recurrent("GRU: by hand", "gru")

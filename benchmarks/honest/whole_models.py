@@ -54,7 +54,7 @@ def has_pictures(example: Example) -> bool:
 
 @rewriting("model: channels last, weights")
 def weights_channels_last(example: Example) -> Candidate | None:
-    twin = copy.deepcopy(example.model).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    twin = copy.deepcopy(example.model).to(memory_format=torch.channels_last)
     return always(twin) if has_pictures(example) else None
 
 
@@ -66,11 +66,7 @@ def input_channels_last(example: Example) -> Candidate | None:
 @rewriting("model: channels last, weights and input")
 def all_channels_last(example: Example) -> Candidate | None:
     twin = inputs_changed(example.model, channels_last)
-    return (
-        always(twin.to(memory_format=torch.channels_last))  # type: ignore[call-overload]
-        if has_pictures(example)
-        else None
-    )
+    return always(twin.to(memory_format=torch.channels_last)) if has_pictures(example) else None
 
 
 @rewriting("model: copy", "eager")
@@ -199,7 +195,7 @@ def checkpointed(example: Example) -> Candidate | None:
 
 
 def compiled(example: Example, backend: str) -> Candidate:
-    torch._dynamo.reset()  # type: ignore[attr-defined]
+    torch._dynamo.reset()
     return always(torch.compile(copy.deepcopy(example.model), backend=backend))
 
 
@@ -230,8 +226,8 @@ def quietly(make: Callable[[], Any]) -> Candidate | None:
 
 @rewriting("model: jit.trace", models=SOME)
 def traced(example: Example) -> Candidate | None:
-    twin = copy.deepcopy(example.model)
-    return quietly(lambda: torch.jit.trace(twin, example.args, example_kwarg_inputs=None, check_trace=False))
+    trace: Callable[..., Any] = torch.jit.trace
+    return quietly(lambda: trace(copy.deepcopy(example.model), example.args, check_trace=False))
 
 
 @rewriting("model: jit.script", models=SOME)
@@ -253,9 +249,10 @@ def exported(example: Example) -> Candidate | None:
 def with_attention(model: nn.Module, implementation: str) -> nn.Module | None:
     """A copy of a model of transformers that attends by this implementation."""
     twin = copy.deepcopy(model)
-    if not hasattr(twin, "set_attn_implementation"):
+    choose = getattr(twin, "set_attn_implementation", None)
+    if choose is None:
         return None
-    twin.set_attn_implementation(implementation)
+    choose(implementation)
     return twin
 
 
