@@ -152,8 +152,10 @@ def _join(parts: list[nn.Linear]) -> None:
 
         def forward(x: Tensor, _index: int = index) -> Tensor:
             weights: list[Tensor] = [each.weight for each in parts]
-            biases: list[Tensor] = [each.bias for each in parts if each.bias is not None]
-            y = F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
+            biases: list[Tensor] = [
+                part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias for part in parts
+            ]
+            y = F.linear(x, torch.cat(weights), torch.cat(biases))
             return torch.split(y, sizes, -1)[_index]
 
         set_forward(part, forward)

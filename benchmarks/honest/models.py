@@ -16,6 +16,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from .. import zoo
 from ..faults.models import MODELS as FAULTY
 from ..faults.models import lively
+from ..faults.scales import MODELS as SCALES
 from .rewriting import Example
 
 Half = Literal["calibration", "held-out"]
@@ -106,9 +107,14 @@ def residual() -> tuple[nn.Module, tuple[Any, ...]]:
 
 
 def small_mobilenet() -> tuple[nn.Module, tuple[Any, ...]]:
-    import torchvision
+    from torchvision.models.mobilenetv3 import InvertedResidualConfig, MobileNetV3
 
-    return torchvision.models.mobilenet_v3_small(weights=None), (torch.randn(2, 3, 48, 48),)
+    blocks = [
+        InvertedResidualConfig(16, 3, 16, 16, True, "RE", 2, 1, 1.0),
+        InvertedResidualConfig(16, 3, 64, 24, False, "HS", 1, 1, 1.0),
+        InvertedResidualConfig(24, 5, 96, 24, True, "HS", 1, 2, 1.0),
+    ]
+    return MobileNetV3(blocks, 128, num_classes=20), (torch.randn(2, 3, 32, 32),)
 
 
 def small_convnext() -> tuple[nn.Module, tuple[Any, ...]]:
@@ -117,16 +123,27 @@ def small_convnext() -> tuple[nn.Module, tuple[Any, ...]]:
     return ConvNeXt([CNBlockConfig(32, 64, 1), CNBlockConfig(64, None, 1)]), (torch.randn(2, 3, 32, 32),)
 
 
-def text(name: str) -> Callable[[], tuple[Any, ...]]:
-    """A language model of the zoo on two texts."""
-    return lambda: (zoo.ZOO[name]()[0], (zoo.ids(2, 16),))
+def text(name: str, **options: Any) -> Callable[[], tuple[Any, ...]]:
+    """A language model of transformers with one layer, on two texts."""
+    return lambda: (zoo._hf(name, **{"num_hidden_layers": 1, **options}), (zoo.ids(2, 16),))
+
+
+def small_vit() -> tuple[nn.Module, tuple[Any, ...]]:
+    model = zoo._hf("ViTModel", image_size=32, patch_size=8, num_hidden_layers=1)
+    return model, (torch.randn(2, 3, 32, 32),)
 
 
 OWN: dict[str, Callable[[], Any]] = {
     "residual": residual,
     "mobilenet": small_mobilenet,
     "convnext": small_convnext,
-    **{name: text(name) for name in ("bert", "gpt2", "llama", "qwen3", "gemma2", "albert")},
+    "bert": text("BertModel"),
+    "gpt2": text("GPT2LMHeadModel", config="GPT2", n_positions=64, bos_token_id=1, eos_token_id=2),
+    "llama": text("LlamaForCausalLM", num_key_value_heads=2),
+    "qwen3": text("Qwen3ForCausalLM", num_key_value_heads=2, head_dim=16),
+    "gemma2": text("Gemma2ForCausalLM", num_key_value_heads=2, head_dim=16),
+    "albert": text("AlbertModel", embedding_size=32, num_hidden_layers=2),
+    "vit": small_vit,
     "adapted": lambda: (Adapted(), (torch.randn(2, 12, 64),)),
     "gates": lambda: (Gates(), (torch.randint(0, 40, (2, 20)),)),
     "feature_map": lambda: (FeatureMap(), (torch.rand(2, 3, 64, 64),)),
@@ -139,8 +156,6 @@ FROM_THE_CAMPAIGN = (
     "encoder_layer_norm_first",
     "attention",
     "lstm",
-    "vit",
-    "whisper",
     "decoder",
     "rotary",
     "unet",
@@ -151,6 +166,7 @@ FROM_THE_CAMPAIGN = (
     "buckets",
     "tagger",
     "flow",
+    *SCALES,
 )
 MODELS: dict[str, Callable[[], Any]] = {
     **{name: lively(factory) for name, factory in OWN.items()},

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from .rewriting import add_patch, operation
 
-Standardised = Callable[[Tensor, float], Tensor]
+Standardised = Callable[[Tensor, float], "Tensor | None"]
 
 
 def affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -28,10 +28,9 @@ def layer_norm(kind: str) -> Callable[[Standardised], Standardised]:
             weight: Tensor | None = None,
             bias: Tensor | None = None,
             eps: float = 1e-5,
-        ) -> Tensor:
-            count = len(normalized_shape)
-            rows = standardised(x.flatten(-count), eps).view(x.shape)
-            return affine(rows, weight, bias)
+        ) -> Tensor | None:
+            rows = standardised(x.flatten(-len(normalized_shape)), eps)
+            return None if rows is None else affine(rows.view(x.shape), weight, bias)
 
         add_patch(kind, {"layer_norm": replacement})
         return standardised
@@ -57,8 +56,11 @@ def by_var(x: Tensor, eps: float) -> Tensor:
 
 
 @layer_norm("layer norm: one pass")
-def one_pass(x: Tensor, eps: float) -> Tensor:
+def one_pass(x: Tensor, eps: float) -> Tensor | None:
+    """Not for rows that are nearly constant: what it computes there is nothing but rounding."""
     mean, squares = x.mean(-1, keepdim=True), x.square().mean(-1, keepdim=True)
+    if (mean.square() > 100 * x.var(-1, keepdim=True)).any():
+        return None
     return (x - mean) * torch.rsqrt(squares - mean.square() + eps)
 
 

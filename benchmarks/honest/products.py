@@ -70,7 +70,7 @@ def pairwise(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | 
         if terms.shape[-1] % 2:
             terms = F.pad(terms, (0, 1))
         terms = terms[..., ::2] + terms[..., 1::2]
-    return with_bias(terms.squeeze(-1), bias)
+    return with_bias(terms.squeeze(-1).contiguous(), bias)
 
 
 @operation("linear: one term after the other", "linear")
@@ -90,7 +90,8 @@ def sum_of_products(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
 
 @operation("linear: transposed product", "linear")
 def transposed(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    return with_bias((weight @ x.flatten(0, -2).T).T.reshape(*x.shape[:-1], -1), bias)
+    rows = (weight @ x.flatten(0, -2).T).T.contiguous()
+    return with_bias(rows.view(*x.shape[:-1], -1), bias)
 
 
 @operation("linear: einsum", "linear")

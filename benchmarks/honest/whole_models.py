@@ -214,12 +214,14 @@ def compiled_inductor(example: Example) -> Candidate:
     return compiled(example, "inductor")
 
 
-def quietly(make: Callable[[], Any]) -> Candidate | None:
-    """What torch makes of the model; None if it cannot."""
+def quietly(example: Example, make: Callable[[nn.Module], Any]) -> Candidate | None:
+    """What torch makes of a copy of the model; None if it cannot, or if that does not run."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return always(make())
+            made = make(copy.deepcopy(example.model))
+            example.run(made)
+            return always(made)
         except Exception:  # Scripting and tracing raise whatever they like for models they do not understand.
             return None
 
@@ -227,32 +229,34 @@ def quietly(make: Callable[[], Any]) -> Candidate | None:
 @rewriting("model: jit.trace", models=SOME)
 def traced(example: Example) -> Candidate | None:
     trace: Callable[..., Any] = torch.jit.trace
-    return quietly(lambda: trace(copy.deepcopy(example.model), example.args, check_trace=False))
+    return quietly(example, lambda twin: trace(twin, example.args, check_trace=False))
 
 
 @rewriting("model: jit.script", models=SOME)
 def scripted(example: Example) -> Candidate | None:
-    return quietly(lambda: torch.jit.script(copy.deepcopy(example.model)))
+    return quietly(example, torch.jit.script)
 
 
 @rewriting("model: fx", "eager", models=SOME)
 def symbolic(example: Example) -> Candidate | None:
-    return quietly(lambda: torch.fx.symbolic_trace(copy.deepcopy(example.model)))
+    return quietly(example, torch.fx.symbolic_trace)
 
 
 @rewriting("model: torch.export", "eager", models=SOME)
 def exported(example: Example) -> Candidate | None:
-    twin = copy.deepcopy(example.model)
-    return quietly(lambda: torch.export.export(twin, example.args, example.kwargs).module())
+    return quietly(example, lambda twin: torch.export.export(twin, example.args, example.kwargs).module())
 
 
 def with_attention(model: nn.Module, implementation: str) -> nn.Module | None:
     """A copy of a model of transformers that attends by this implementation."""
     twin = copy.deepcopy(model)
-    choose = getattr(twin, "set_attn_implementation", None)
-    if choose is None:
+    try:
+        twin.set_attn_implementation(implementation)  # type: ignore[operator]
+    except (
+        AttributeError,
+        ValueError,
+    ):  # It is not of transformers, or does not support this implementation.
         return None
-    choose(implementation)
     return twin
 
 
@@ -265,4 +269,4 @@ def eager_for_sdpa(example: Example) -> Candidate | None:
 @rewriting("transformers: sdpa for eager attention")
 def sdpa_for_eager(example: Example) -> Candidate | None:
     candidate, reference = (with_attention(example.model, name) for name in ("sdpa", "eager"))
-    return None if candidate is None else always(candidate, reference=reference)
+    return None if candidate is None or reference is None else always(candidate, reference=reference)
