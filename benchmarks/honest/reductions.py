@@ -115,13 +115,14 @@ def held(weight: Tensor, padding_idx: int | None) -> Tensor:
 
 def resizing(size: int, to: int, aligned: bool, ratio: float | None) -> Tensor:
     """The matrix of a linear interpolation along one axis, as torch places the points."""
+    places = torch.arange(to, dtype=torch.float64)
     if aligned:
-        points = torch.arange(to) * ((size - 1) / max(to - 1, 1))
+        points = places * ((size - 1) / max(to - 1, 1))
     else:
-        points = ((torch.arange(to) + 0.5) * (size / to if ratio is None else 1 / ratio) - 0.5).clamp(min=0)
+        points = ((places + 0.5) * (size / to if ratio is None else 1 / ratio) - 0.5).clamp(min=0)
     lower = points.floor().long().clamp(max=size - 1)
     share = points - lower
-    matrix = torch.zeros(to, size)
+    matrix = torch.zeros(to, size, dtype=torch.float64)
     matrix[torch.arange(to), lower] += 1 - share
     matrix[torch.arange(to), (lower + 1).clamp(max=size - 1)] += share
     return matrix
