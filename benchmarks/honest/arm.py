@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 import torchport
 from torchport.errors import TorchportError
@@ -67,7 +68,7 @@ def compared(example: Example, rewriting: Rewriting, direction: Direction) -> Ou
         candidate = rewriting.build(example)
         if candidate is None:
             return None
-        if not (calls := _calls(example, candidate)):
+        if not (calls := _calls(example, candidate)) or _overflows(example, rewriting, candidate):
             return None
     function = COMPARE[direction]
     told = _declaration(function, rewriting)
@@ -111,6 +112,14 @@ def _calls(example: Example, candidate: Candidate) -> int:
         return candidate.calls()
     example.run(candidate.model)
     return candidate.calls()
+
+
+def _overflows(example: Example, rewriting: Rewriting, candidate: Candidate) -> bool:
+    """Whether the model has numbers that float16 cannot hold, so that nobody would run it so."""
+    if not rewriting.arithmetic.startswith("fp16"):
+        return False
+    leaves = pytree.tree_leaves(example.run(candidate.model))
+    return not all(leaf.isfinite().all() for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
 def _declaration(function: Callable[..., Any], rewriting: Rewriting) -> dict[str, str]:

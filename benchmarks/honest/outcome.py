@@ -62,7 +62,7 @@ class Outcome:
 
     def __str__(self) -> str:
         return (
-            f"{self.kind} in {self.model}, {self.direction}: {self.status}, {self.worst:.2f} at {self.layer}"
+            f"{self.kind} in {self.model}, {self.direction}: {self.status}, {self.worst:.3g} at {self.layer}"
         )
 
 

@@ -179,10 +179,12 @@ def samples_alone(example: Example) -> Candidate | None:
 
 @rewriting("model: blocks checkpointed", "eager", directions=("backward",))
 def checkpointed(example: Example) -> Candidate | None:
-    """Children that take and give tensors run again on the way back."""
+    """Children run again on the way back, but for activations in place, which change what they would run on."""
     twin = copy.deepcopy(example.model)
     calls = 0
     for child in twin.children():
+        if getattr(child, "inplace", False):
+            continue
         forward = child.forward
 
         def again(*args: Any, _forward: Callable[..., Any] = forward, **kwargs: Any) -> Any:
@@ -216,7 +218,7 @@ def compiled_inductor(example: Example) -> Candidate:
 
 def quietly(example: Example, make: Callable[[nn.Module], Any]) -> Candidate | None:
     """What torch makes of a copy of the model; None if it cannot, or if that does not run."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.enable_grad():  # Without gradients, fast paths would be traced.
         warnings.simplefilter("ignore")
         try:
             made = make(copy.deepcopy(example.model))
