@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import warnings
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
-from .patching import around
+from .patching import around, set_forward
 from .rewriting import Candidate, Example, rewriting
 
 SOME = frozenset({"mlp", "cnn", "encoder_layer", "rotary", "unet", "audio", "llama", "gates"})
@@ -181,19 +182,18 @@ def samples_alone(example: Example) -> Candidate | None:
 def checkpointed(example: Example) -> Candidate | None:
     """Children run again on the way back, but for activations in place, which change what they would run on."""
     twin = copy.deepcopy(example.model)
-    calls = 0
-    for child in twin.children():
-        if getattr(child, "inplace", False):
-            continue
-        forward = child.forward
+    children = [child for child in twin.children() if not getattr(child, "inplace", False)]
+    for child in children:
+        set_forward(child, _running_again(child.forward))
+    return always(twin) if children else None
 
-        def again(*args: Any, _forward: Callable[..., Any] = forward, **kwargs: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            return checkpoint(_forward, *args, use_reentrant=False, **kwargs)
 
-        child.forward = again
-    return Candidate(twin, lambda: calls)
+def _running_again(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def again(*args: Any, **kwargs: Any) -> Any:
+        return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+    return again
 
 
 def compiled(example: Example, backend: str) -> Candidate:
