@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import torch
 
+from benchmarks.faults.bins import bins, floors_moved
 from benchmarks.faults.campaign import Subject
 from benchmarks.faults.cli import check
 from benchmarks.faults.effect import NOTHING, effect_of
@@ -118,3 +121,42 @@ def test_table_counts_by_kind() -> None:
     rows = table([CAUGHT, replace(CAUGHT, blamed="another")], suggestions=True).splitlines()
     cells = [cell.strip() for cell in rows[2].split("|")[1:-1]]
     assert cells == ["epsilon", "1", "2", "2/2", "1/2", "2/2", "1.0"]
+
+
+class TestBins:
+    def test_elements_of_a_bin_are_of_like_magnitude(self) -> None:
+        truth = torch.cat([torch.rand(100) + 1, (torch.rand(100) + 1) * 1e6])
+        small, large = bins(truth)
+        assert truth[small].max() < 4 < truth[large].min()
+
+    def test_small_bin_is_joined_with_its_neighbour(self) -> None:
+        truth = torch.cat([torch.full((63,), 1e-3), torch.ones(64), torch.full((1,), 1e9)])
+        assert [len(elements) for elements in bins(truth)] == [128]
+
+    def test_fault_among_small_elements_is_not_hidden_by_large_ones(self) -> None:
+        golden = torch.cat([torch.rand(100) + 1, torch.full((100,), -1e9)])
+        value = torch.cat([golden[:100] * 1.0003, golden[100:]])
+        assert floors_moved(golden, value, None) > 1000
+        assert floors_moved(golden, golden, None) == 0
+
+    def test_floor_is_the_distance_of_eager_where_that_is_larger_than_a_rounding(self) -> None:
+        golden = torch.ones(100)
+        assert floors_moved(golden, golden + 1e-3, torch.full((100,), 1e-4)) == pytest.approx(10, rel=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kind", "culprit"),
+    [
+        ("masked_by_a_billion", "scale off by 0.03 %", "MaskedAttention"),
+        ("masks_through_layers", "scale off by 0.03 %", "scores"),
+        ("mixed_scales", "last part of a cat off by 10 %", "parts"),
+        ("outliers", "one small channel off by 10 %", "up"),
+        ("outlier_pictures", "one small channel off by 10 %", "conv"),
+    ],
+)
+def test_fault_among_small_elements_can_be_planted(
+    name: str, kind: str, culprit: str, tmp_path: Path
+) -> None:
+    planted = list(Subject(name, tmp_path).faults(kind))
+    assert planted and {fault.culprit for fault in planted} == {culprit}

@@ -12,6 +12,7 @@ from .rewrite import Place, Rewrite
 GRAPH: dict[str, list[Rewrite]] = {}
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 TRANSPOSED = ("conv_transpose1d", "conv_transpose2d")
+SLIGHTLY = 1.0003
 NORMS = ("layer_norm", "group_norm", "_native_batch_norm_legit_no_training")
 
 
@@ -170,8 +171,23 @@ def scale_missing(place: Place) -> list[Node] | None:
     if place.op == "scaled_dot_product_attention" and place["scale"] != 1.0:
         return place.changed(scale=1.0)
     attends = place.has("softmax", "scaled_dot_product_attention")
-    is_factor = place.op in ("mul", "div") and place.is_float(place["self"]) and attends
-    return place.changed(other=1.0) if is_factor and isinstance(place["other"], float) else None
+    return place.changed(other=1.0) if attends and _is_scaling(place) else None
+
+
+def _is_scaling(place: Place) -> bool:
+    is_factor = place.op in ("mul", "div") and place.is_float(place["self"])
+    return is_factor and isinstance(place["other"], float)
+
+
+@fault("scale off by 0.03 %")
+def scale_slightly_off(place: Place) -> list[Node] | None:
+    """As if the scale had been written down with four digits: 0.17683 for 0.17677."""
+    if place.op == "scaled_dot_product_attention":
+        query = place.meta(place["query"])
+        scale = query.shape[-1] ** -0.5 if place["scale"] is None else place["scale"]
+        return place.changed(scale=scale * SLIGHTLY)
+    attends = place.has("softmax", "matmul")
+    return place.changed(other=place["other"] * SLIGHTLY) if attends and _is_scaling(place) else None
 
 
 @fault("q and k swapped")

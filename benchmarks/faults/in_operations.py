@@ -73,6 +73,15 @@ def other_order_of_axes(place: Place) -> list[Node] | None:
     return None
 
 
+@fault("last part of a cat off by 10 %")
+def last_part_off(place: Place) -> list[Node] | None:
+    parts = place["tensors"] if place.op == "cat" else None
+    if not parts or len(parts) < 2 or not place.is_float(parts[-1]):
+        return None
+    off = place.new("off", "aten.mul.Tensor", parts[-1], 1.1, meta=place.meta(parts[-1]))
+    return [off, *place.changed(tensors=[*parts[:-1], Ref(off.name)])]
+
+
 @fault("softmax axis")
 def softmax_axis(place: Place) -> list[Node] | None:
     if place.op not in ("softmax", "_softmax", "log_softmax") or place.output.rank < 2:

@@ -82,6 +82,10 @@ SOURCE: dict[str, list[Edit]] = {
         Edit("gpt2", "transformer.h.0.attn", "GPT2Attention", r"false,\s*None", "false, Some(1.0)"),
         Edit("vit", "layers.0.attention", "ViTAttention", r"false,\s*None", "false, Some(1.0)"),
     ],
+    "scale off by 0.03 %": [
+        Edit("masked_by_a_billion", "", "MaskedAttention", r"0\.17677\d+", "0.17683"),
+        Edit("masked_by_the_least", "", "MaskedAttention", r"0\.17677\d+", "0.17683"),
+    ],
     "residual dropped": [
         Edit(
             "bert",

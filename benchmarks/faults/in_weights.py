@@ -136,6 +136,17 @@ def one_element_off(stored: Stored) -> dict[str, torch.Tensor] | None:
     return _one_element(stored, lambda value: value * 1.1) if stored.tensor.is_floating_point() else None
 
 
+@fault("one small channel off by 10 %")
+def one_small_channel_off(stored: Stored) -> dict[str, torch.Tensor] | None:
+    """The weights of an output channel, if there are others with weights that are a hundred times as large."""
+    if stored.tensor.ndim < 2 or not stored.readers & {"linear", "conv1d", "conv2d"}:
+        return None
+    weight = stored.tensor.clone()
+    sizes = weight.flatten(1).norm(dim=1)
+    weight[int(sizes.argmin())] *= 1.1
+    return {stored.name: weight} if sizes.max() > 100 * sizes.min() else None
+
+
 def _gates(stored: Stored, op: str, order: list[int]) -> dict[str, torch.Tensor] | None:
     """The gates of all weights of a recurrent layer in another order."""
     if op not in stored.readers or not stored.local.startswith("weight_ih_l0"):

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .. import zoo
+from . import scales
 
 SIZE = 16
 
@@ -300,5 +301,9 @@ def lively(factory: zoo.Factory) -> zoo.Factory:
     return build
 
 
-_PLAIN: dict[str, zoo.Factory] = {**{name: zoo.ZOO[name] for name in FROM_THE_ZOO}, **OWN}
+_PLAIN: dict[str, zoo.Factory] = {
+    **{name: zoo.ZOO[name] for name in FROM_THE_ZOO},
+    **OWN,
+    **scales.MODELS,
+}
 MODELS = {name: lively(factory) for name, factory in _PLAIN.items()}
