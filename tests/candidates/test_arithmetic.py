@@ -151,6 +151,26 @@ def test_an_epsilon_of_the_dtype_stays_that_of_float32_in_the_truth() -> None:
     assert report.first_divergence.suggestions[0].kind == "eps"
 
 
+class OwnEps(nn.Module):
+    """Takes its epsilon, and what it fills a mask with, from its dtype."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        facts = torch.finfo(x.dtype)
+        normed = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.factor * facts.eps)
+        return normed.masked_fill(x > 2e-3, facts.min)
+
+
+def test_a_model_that_asks_for_the_facts_of_its_dtype_is_given_those_of_float32_in_the_truth() -> None:
+    x = torch.randn(64, 64) * 1e-3
+    assert compare_models(OwnEps(), OwnEps(), x).passed
+    assert not compare_models(OwnEps(), OwnEps(1.001), x, explain=False).passed
+    assert torch.finfo(torch.float64).eps == 2.0**-52 and isinstance(torch.finfo(torch.float16), torch.finfo)
+
+
 class NoDouble(nn.Module):
     """Cannot be run in float64."""
 

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchport.candidates.dtype_facts import facts_of
+
 _NARROW = (torch.float16, torch.bfloat16, torch.float32)
 
 
@@ -33,7 +35,8 @@ def in_float64(model: nn.Module) -> Iterator[None]:
 
     Only this thread computes in float64: torch's default dtype, which all threads share, is left alone.
     """
-    with in_dtype(model, torch.float64), _Widened():  # type: ignore[no-untyped-call]
+    narrow = coarsest([*model.parameters(), *model.buffers()]) or torch.float32
+    with in_dtype(model, torch.float64), facts_of(narrow), _Widened():  # type: ignore[no-untyped-call]
         yield
 
 
