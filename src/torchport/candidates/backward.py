@@ -6,9 +6,9 @@ backward pass. The float64 truth and the culprit are those of the forward pass, 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from torchport.candidates import leaves, precision
-from torchport.candidates.cuts import Cut, Flow, Gradients, gradients_of
+from torchport.candidates.call_pairing import CallPairs, pair_calls
+from torchport.candidates.cuts import Cut, Flow, Start, gradients_of
 from torchport.candidates.explaining import ComparedGradients
-from torchport.candidates.forward import notes_on, source_of
+from torchport.candidates.forward import source_of
+from torchport.candidates.golden import make_plan
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, parameters_of, undisturbed
+from torchport.candidates.probing import Witness
 from torchport.candidates.return_plan import GradientsFound, compared_gradients_of
+from torchport.candidates.stored_tensors import RenamedTensors, new_store, scratch_folder
+from torchport.candidates.stored_tensors import StoredTensors as Store
 from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
 from torchport.candidates.watched_model import WatchedModel
@@ -29,6 +34,7 @@ from torchport.errors import RunError, TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
 from torchport.runs.report import Report
+from torchport.trace.plan import input_key, output_key
 
 Loss = Callable[[Any], Tensor]
 SEED = 0
@@ -57,12 +63,13 @@ def compare_gradients(
     rules = rules_for(rtol, atol)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
-    with undisturbed(pair), torch.enable_grad():
-        comparison = _run(pair, loss, steps, measured=rules is NOISE_FLOOR)
-    if not explain:
-        comparison.subject = None
-    name = f"{pair.reference.root}_gradients"
-    return judge(comparison, name, rules, None if out is None else Path(out), steps)
+    with scratch_folder() as folder:
+        with undisturbed(pair), torch.enable_grad():
+            comparison = _run(pair, loss, steps, folder, measured=rules is NOISE_FLOOR)
+        if not explain:
+            comparison.subject = None
+        name = f"{pair.reference.root}_gradients"
+        return judge(comparison, name, rules, None if out is None else Path(out), steps)
 
 
 @dataclass(frozen=True)
@@ -73,65 +80,61 @@ class _Parameters:
     absent: dict[str, str]
 
 
-def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) -> Comparison:
+def _run(pair: ModelPair, loss: Loss | None, steps: Steps, folder: Path, *, measured: bool) -> Comparison:
     ours = _Parameters(dict(pair.reference.model.named_parameters()), {})
     theirs = _partners(pair, ours.tensors)
-    golden = Flow()
-    candidate = Flow(golden=golden)
+    golden, candidate = Flow(values=new_store(folder)), Flow(values=new_store(folder))
+    known, arrived = new_store(folder), new_store(folder)
     with steps.step("capture", "running the reference"):
-        expected, known = _flow(pair.reference, golden, loss, ours.tensors)
-        if not any(gradient is not None for gradient in known.values()):
+        expected = _flow(pair.reference, golden, loss, ours.tensors, known)
+        if not known:
             raise UsageError("TP0801", f"no gradient flows in {pair.reference.root}: nothing can be compared")
     with steps.step("run", "running the candidate"):
-        got, chained = _flow(pair.candidate, candidate, loss, theirs.tensors)
-    if got != expected:
+        got = _flow(pair.candidate, candidate, loss, theirs.tensors, arrived)
+    if not leaves.is_same_structure(got, expected):
         message = (
             f"the candidate returns {leaves.described(got)} where {leaves.described(expected)} was expected"
         )
         raise RunError("TP0603", message, where=pair.source)
-    why_not = pair.why_not(_counts(golden), _counts(candidate))
+    pairs = pair_calls(golden, candidate, pair.absent, pair.groups)
+    pair = pair.with_calls(pairs.known_as(golden))
+    plan = make_plan(golden, candidate, pairs, source=partial(source_of, pair, pairs, candidate))
+    plan.values = golden.values
+    candidate.values.clear()
+    flowing = golden.flowing
 
-    def compared(name: str) -> bool:
-        return name in golden.calls and golden.calls[name].path not in why_not
+    def cut(side: WatchedModel, parameters: Mapping[str, Tensor], witness: Witness | None = None) -> Store:
+        probe = Cut(plan, side.label, known, flowing, parameters, new_store(folder))
+        side.run(probe, witness=witness)
+        return probe.found
 
-    def with_inputs(name: str) -> bool:
-        return leaves.partners(golden.given_at[name], candidate.given_at[name]) is not None
-
-    def cut(side: WatchedModel, parameters: Mapping[str, Tensor]) -> Gradients:
-        probe = Cut(golden, known, compared, with_inputs)
-        gradients: Gradients = side.run(
-            probe, lambda _: gradients_of(probe.starts, {**probe.leaves, **parameters})
-        )
-        return gradients
-
-    shown, truth = known, {}
+    shown, truth = known, new_store(folder)
     if measured:
         with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
                 shown = _in_the_candidates_dtype(pair.reference, dtype, lambda side: cut(side, ours.tensors))
-            truth = _truth(pair.reference, lambda side: cut(side, ours.tensors))
+            truth = _truth(pair.reference, ours.tensors, cut) or truth
     with steps.step("run", "running the candidate"):
         own = cut(pair.candidate, theirs.tensors)
     found = GradientsFound(
         flow=golden,
-        compared=compared,
-        with_inputs=with_inputs,
-        why_not=why_not,
+        plan=plan,
+        why_not=pairs.why_not,
         absent=theirs.absent,
         owners=_owners(pair.reference.model),
         golden=known,
         shown=shown,
         truth=truth,
         own=own,
-        chained=chained,
-        source=lambda call: source_of(pair, candidate.calls, call),
+        chained=RenamedTensors(arrived, _keys_in_candidate(pairs)),
+        new_store=partial(new_store, folder),
     )
     comparison = compared_gradients_of(found)
-    comparison.notes = notes_on(filter(compared, golden.calls), golden, candidate)
+    comparison.notes = pairs.notes
     comparison.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
     comparison.subject = ComparedGradients(
-        ComparedModels(pair, golden.plan(compared, with_inputs)),
-        {key: gradient for key, gradient in known.items() if gradient is not None},
+        ComparedModels(pair, plan, plan.without_outputs),
+        known,
         comparison.golden,
         comparison.lockstep,
         found.calls_with,
@@ -139,8 +142,14 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, *, measured: bool) ->
     return comparison
 
 
-def _counts(flow: Flow) -> Counter[str]:
-    return Counter(call.path for call in flow.calls.values())
+def _keys_in_candidate(pairs: CallPairs) -> dict[str, str]:
+    """For each key of a border in the reference that in the candidate's own run."""
+    found: dict[str, str] = {}
+    for name, pair in pairs.calls.items():
+        other = pair.candidate
+        found |= {input_key(name, index): input_key(other, place) for index, place in pair.inputs.items()}
+        found |= {output_key(name, index): output_key(other, place) for index, place in pair.outputs.items()}
+    return found
 
 
 def _partners(pair: ModelPair, ours: Mapping[str, Tensor]) -> _Parameters:
@@ -173,24 +182,28 @@ def _owners(model: nn.Module) -> dict[str, list[str]]:
 
 
 def _flow(
-    side: WatchedModel, probe: Flow, loss: Loss | None, parameters: Mapping[str, Tensor]
-) -> tuple[Any, Gradients]:
-    """One forward and backward pass: the structure of the outputs, and the gradients at every border."""
+    side: WatchedModel, probe: Flow, loss: Loss | None, parameters: Mapping[str, Tensor], found: Store
+) -> Any:
+    """One forward and backward pass: the structure of the outputs. The gradients at every border go to `found`."""
 
-    def back(result: Any) -> tuple[Any, Gradients]:
+    def back(result: Any) -> Any:
         structure = leaves.structure(result)
-        outputs = [tensor for _, tensor in leaves.tensors(result)]
-        starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
-        return structure, gradients_of(starts, {**probe.edges, **parameters})
+        starts = _cotangents(leaves.tensors(result)) if loss is None else [(_scalar(loss(result)), None)]
+        probe.flowing = frozenset(probe.edges)
+        gradients = gradients_of(starts, {**probe.edges, **parameters})
+        probe.edges.clear()
+        while gradients:
+            found.__setitem__(*gradients.popitem())
+        return structure
 
-    flow: tuple[Any, Gradients] = side.deterministic(probe, back)
-    return flow
+    return side.deterministic(probe, back)
 
 
-def _cotangents(outputs: list[Tensor]) -> list[tuple[Tensor, Tensor | None]]:
+def _cotangents(outputs: list[tuple[leaves.Path, Tensor]]) -> list[Start]:
+    """Random numbers for each output, the same for outputs at the same place, in whatever order they come."""
     random = torch.Generator().manual_seed(SEED)
-    found: list[tuple[Tensor, Tensor | None]] = []
-    for output in outputs:
+    found: list[Start] = []
+    for _, output in sorted(outputs, key=lambda one: repr(one[0])):
         if output.is_floating_point():
             found.append((output, torch.randn(output.shape, generator=random).to(output)))
     return found
@@ -202,17 +215,34 @@ def _scalar(value: Any) -> Tensor:
     return value
 
 
-def _truth(reference: WatchedModel, cut: Callable[[WatchedModel], Gradients]) -> Gradients:
+def _truth(
+    reference: WatchedModel, parameters: Mapping[str, Tensor], cut: Callable[..., Store]
+) -> Store | None:
+    """The gradients in float64; None if the model cannot be run in it.
+
+    A weight that is used outside the call of its module was not wide then, so that its gradient is rounded. The pass is
+    done again with such weights wide all the time.
+    """
+
+    def passed(always: Iterable[Tensor]) -> Store:
+        with precision.in_float64(reference.names, always) as wide:
+            return cut(reference.in_dtype(torch.float64), parameters, wide)
+
     try:
-        with precision.in_float64(reference.model):
-            return cut(reference.in_dtype(torch.float64))
+        truth = passed(())
+        rounded = [parameters[key] for key in truth if key in parameters and not _is_wide(truth[key])]
+        return passed(rounded) if rounded else truth
     except TorchportError:
-        return {}
+        return None
+
+
+def _is_wide(gradient: Tensor) -> bool:
+    return gradient.dtype in (torch.float64, torch.complex128)
 
 
 def _in_the_candidates_dtype(
-    reference: WatchedModel, dtype: torch.dtype, cut: Callable[[WatchedModel], Gradients]
-) -> Gradients:
+    reference: WatchedModel, dtype: torch.dtype, cut: Callable[[WatchedModel], Store]
+) -> Store:
     try:
         with precision.in_dtype(reference.model, dtype):
             return cut(reference.in_dtype(dtype))

@@ -7,74 +7,54 @@ the doing of the code that called it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
+from torchport.candidates.call_log import CallLog
 from torchport.candidates.golden import GoldenPlan
-from torchport.candidates.leaves import Path, partners
+from torchport.candidates.leaves import Path
+from torchport.candidates.lockstep import at_places
+from torchport.candidates.masks import in_form_of
 from torchport.candidates.precision import like
 from torchport.candidates.probing import WatchedCall
-from torchport.trace.plan import Call, Event, input_keys, output_keys
+from torchport.candidates.stored_tensors import StoredTensors
+from torchport.trace.plan import input_keys, output_keys
 
-Gradients = dict[str, Tensor | None]
+Gradients = Mapping[str, Tensor]
+"""By key; a gradient that does not arrive is not there."""
+Start = tuple[Tensor | GradientEdge, Tensor | None]
+"""Where a backward pass starts, and the gradient there; None for that of a scalar."""
 
 
 @dataclass
-class Flow:
+class Flow(CallLog[str]):
     """A probe that changes no value, and knows afterwards how to ask for the gradient at each border."""
 
-    calls: dict[str, WatchedCall] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-    inputs: dict[str, list[str]] = field(default_factory=dict)
-    outputs: dict[str, list[str]] = field(default_factory=dict)
-    values: dict[str, Tensor] = field(default_factory=dict)
+    values: MutableMapping[str, Tensor] = field(default_factory=dict)
     edges: dict[str, GradientEdge] = field(default_factory=dict)
-    given_at: dict[str, list[Path]] = field(default_factory=dict)
-    returned_at: dict[str, list[Path]] = field(default_factory=dict)
-    golden: Flow | None = None
-    """The flow of the reference, whose keys a candidate's values have."""
+    """Where the gradient of each border is to be had, until it has been asked for."""
+    flowing: frozenset[str] = frozenset()
+    """The keys of the borders at which a gradient may arrive, once all have been asked for."""
 
     def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
-        self.calls[call.name] = call
-        self.events.append(("enter", call.name))
-        self.given_at[call.name] = places
-        known = places if self.golden is None else self.golden.given_at.get(call.name, places)
-        self.inputs[call.name] = keys = _keys(call.name, input_keys, known, places)
+        self.log_enter(call, tensors, places)
+        self.inputs[call.name] = keys = input_keys(call.name, len(tensors))
         if call.parent is None:
             tensors = [wanting_gradient(tensor) for tensor in tensors]
         return [self._bordered(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
-        self.events.append(("exit", call.name))
-        self.returned_at[call.name] = places
-        known = places if self.golden is None else self.golden.returned_at.get(call.name, places)
-        self.outputs[call.name] = keys = _keys(call.name, output_keys, known, places)
+        self.log_leave(call, tensors, places)
+        self.outputs[call.name] = keys = output_keys(call.name, len(tensors))
         return [self._bordered(key, tensor) for key, tensor in zip(keys, tensors, strict=True)]
 
-    def plan(self, compared: Callable[[str], bool], with_inputs: Callable[[str], bool]) -> GoldenPlan:
-        """The forward pass of the calls that are compared, with the value at each of their borders."""
-        plan = GoldenPlan(self.events[0][1], values=self.values)
-        plan.given_at, plan.returned_at = self.given_at, self.returned_at
-        plan.events = [(kind, name) for kind, name in self.events if compared(name)]
-        for _, name in (event for event in plan.events if event[0] == "exit"):
-            call, inputs = self.calls[name], self.inputs[name] if with_inputs(name) else []
-            parent = self.parent(call, compared)
-            plan.calls[name] = Call(
-                name, call.path, call.type, inputs, self.outputs[name], call.source, parent
-            )
-        return plan
-
-    def parent(self, call: WatchedCall, compared: Callable[[str], bool]) -> str | None:
-        """The nearest call that a call is made in and that is compared."""
-        parent = call.parent
-        while parent is not None and not compared(parent):
-            parent = self.calls[parent].parent
-        return parent
+    def value(self, identity: str) -> Tensor:
+        return self.values[identity]
 
     def _bordered(self, key: str, tensor: Tensor) -> Tensor:
         self.values[key] = tensor.detach().clone()
@@ -87,58 +67,111 @@ class Flow:
 
 
 @dataclass
-class Cut:
-    """A probe that hands on golden values without a past, and collects what the backward pass starts from."""
+class _Segment:
+    """What one call computes by itself, between its borders and those of the calls inside it."""
 
-    golden: Flow
+    starts: list[tuple[GradientEdge, Tensor]] = field(default_factory=list)
+    ends: dict[Tensor, str] = field(default_factory=dict)
+    """What was handed on, with its key: the gradient that comes back to it is what the border is judged by."""
+
+
+@dataclass
+class Cut:
+    """A probe that hands on golden values without a past, and collects the gradients that come back to them.
+
+    The backward pass of a call runs as soon as the call has ended, so that only one call's graph is there at a time,
+    beside what the calls around it have computed by themselves.
+    """
+
+    plan: GoldenPlan
+    side: str
+    """The model that is run: `reference` or `candidate`."""
     gradients: Gradients
     """The golden gradient at each border."""
-    compared: Callable[[str], bool]
-    with_inputs: Callable[[str], bool]
-    """Whether the inputs of a call that is compared are, too."""
-    starts: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    leaves: dict[str, Tensor] = field(default_factory=dict)
-    """What was handed on, by key: the gradient that comes back to it is what the border is judged by."""
+    flowing: frozenset[str]
+    """The keys of the borders at which a gradient may arrive in the reference."""
+    parameters: Mapping[str, Tensor]
+    found: StoredTensors
+    segments: list[_Segment] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.names: dict[Tensor, list[str]] = {}
+        for name, parameter in self.parameters.items():
+            self.names.setdefault(parameter, []).append(name)
 
     def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
-        if not self.compared(call.name) or not self.with_inputs(call.name):
+        step = self.plan.calls.get(call.name)
+        if step is None:
             return tensors
-        return self._each(self.golden.inputs[call.name], self.golden.given_at[call.name], tensors, places)
+        outside = self.segments[-1] if self.segments else None
+        self.segments.append(_Segment())
+        pairs = at_places(step.inputs, self.plan.places[self.side].given[call.name], places)
+        return self._each(pairs, tensors, outside, self.segments[-1])
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
-        if not self.compared(call.name):
+        step = self.plan.calls.get(call.name)
+        if step is None:
             return tensors
-        return self._each(self.golden.outputs[call.name], self.golden.returned_at[call.name], tensors, places)
+        segment = self.segments.pop()
+        outside = self.segments[-1] if self.segments else None
+        if not (self.side == "candidate" and call.name in self.plan.without_outputs):
+            pairs = at_places(step.outputs, self.plan.places[self.side].returned[call.name], places)
+            tensors = self._each(pairs, tensors, segment, outside)
+        self._go_back(segment)
+        return tensors
 
     def _each(
-        self, keys: list[str], known: list[Path], tensors: list[Tensor], places: list[Path]
+        self,
+        pairs: list[tuple[str, int]],
+        tensors: list[Tensor],
+        computed_in: _Segment | None,
+        used_in: _Segment | None,
     ) -> list[Tensor]:
-        chosen = partners(known, places)
         result = list(tensors)
-        for key, index in zip(keys, chosen or [], strict=chosen is not None):
-            result[index] = self._cut(key, tensors[index])
+        for key, index in pairs:
+            result[index] = self._cut(key, tensors[index], computed_in, used_in)
         return result
 
-    def _cut(self, key: str, tensor: Tensor) -> Tensor:
-        value, gradient = self.golden.values[key], self.gradients.get(key)
+    def _cut(
+        self, key: str, tensor: Tensor, computed_in: _Segment | None, used_in: _Segment | None
+    ) -> Tensor:
+        value, gradient = self.plan.value(key), self.gradients.get(key)
         if value.shape != tensor.shape:
             return tensor
-        if tensor.requires_grad and gradient is not None:
-            self.starts.append((tensor, like(gradient, tensor)))
-        handed = like(value, tensor)
-        if not (tensor.requires_grad or key in self.golden.edges):
+        if computed_in is not None and tensor.requires_grad and gradient is not None:
+            computed_in.starts.append((get_gradient_edge(tensor), like(gradient, tensor)))
+        handed = like(in_form_of(tensor, value), tensor)
+        if used_in is None or not (tensor.requires_grad or key in self.flowing):
             return handed
-        self.leaves[key] = leaf = wanting_gradient(handed)
+        leaf = wanting_gradient(handed)
+        used_in.ends[leaf] = key
         return leaf.clone()
 
+    def _go_back(self, segment: _Segment) -> None:
+        """Collects the gradients of a segment. A tensor that came past the borders leads into those around it."""
+        around = [*self.segments, segment]
+        ends: dict[str, Tensor] = {}
+        for variable in _leaves_behind(edge.node for edge, _ in segment.starts):
+            keys = [one.ends[variable] for one in around if variable in one.ends]
+            ends |= dict.fromkeys((*keys, *self.names.get(variable, ())), variable)
+        for key, gradient in gradients_of(segment.starts, ends, keep_graph=True).items():
+            self.found.add(key, gradient)
 
-def _keys(
-    name: str, keys_of: Callable[[str, int], list[str]], known: list[Path], places: list[Path]
-) -> list[str]:
-    """The reference's key for each tensor; one that the reference does not have gets a key of no meaning."""
-    chosen = partners(known, places) or []
-    keys = dict(zip(chosen, keys_of(name, len(chosen)), strict=True))
-    return [keys.get(index, f"{name}+{index}") for index in range(len(places))]
+
+def _leaves_behind(nodes: Iterable[Node]) -> list[Tensor]:
+    """The tensors without a past that a backward pass from these nodes comes to."""
+    waiting, known = list(nodes), set[Node]()
+    found: list[Tensor] = []
+    while waiting:
+        node = waiting.pop()
+        if node in known:
+            continue
+        known.add(node)
+        variable = getattr(node, "variable", None)
+        if isinstance(variable, Tensor):
+            found.append(variable)
+        waiting += [following for following, _ in node.next_functions if following is not None]
+    return found
 
 
 def wanting_gradient(tensor: Tensor) -> Tensor:
@@ -147,15 +180,21 @@ def wanting_gradient(tensor: Tensor) -> Tensor:
 
 
 def gradients_of(
-    starts: Iterable[tuple[Tensor, Tensor | None]], ends: Mapping[str, Tensor | GradientEdge]
-) -> Gradients:
-    """The gradient of each end, None where none arrives. No `.grad` is touched."""
-    pairs = [(start, gradient) for start, gradient in starts if start.requires_grad]
+    starts: Iterable[Start], ends: Mapping[str, Tensor | GradientEdge], *, keep_graph: bool = False
+) -> dict[str, Tensor]:
+    """The gradient of each end at which one arrives. No `.grad` is touched."""
+    pairs = [
+        (start, gradient)
+        for start, gradient in starts
+        if isinstance(start, GradientEdge) or start.requires_grad
+    ]
     wanted = {key: end for key, end in ends.items() if not isinstance(end, Tensor) or end.requires_grad}
-    found: Sequence[Any] = [None] * len(wanted)
-    if pairs and wanted:
-        outputs, given = zip(*pairs, strict=True)
-        asked: Any = list(wanted.values())
-        found = torch.autograd.grad(outputs, asked, given, allow_unused=True)
-    arrived = dict(zip(wanted, found, strict=True))
-    return {key: None if arrived.get(key) is None else arrived[key].detach() for key in ends}
+    if not pairs or not wanted:
+        return {}
+    outputs, given = zip(*pairs, strict=True)
+    asked: Any = list(wanted.values())
+    found: Sequence[Any] = torch.autograd.grad(
+        outputs, asked, given, allow_unused=True, retain_graph=keep_graph
+    )
+    arrived = zip(wanted, found, strict=True)
+    return {key: gradient.detach() for key, gradient in arrived if gradient is not None}

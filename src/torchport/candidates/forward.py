@@ -5,8 +5,8 @@ In: two models, or a model and a function, and the inputs of both. Out: a report
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from torchport.candidates import leaves, precision
-from torchport.candidates.cuts import Flow
+from torchport.candidates.call_log import CallLog
+from torchport.candidates.call_pairing import CallPairs, pair_calls
 from torchport.candidates.explaining import ComparedValues
 from torchport.candidates.golden import GoldenPlan, Recording, make_plan
-from torchport.candidates.leaves import partners
 from torchport.candidates.lockstep import LockStep
+from torchport.candidates.masks import in_form_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.probing import WatchedCall
@@ -30,7 +31,8 @@ from torchport.events import Steps
 from torchport.parity.result import Layer
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
 from torchport.runs.report import Report
-from torchport.trace.plan import output_keys
+from torchport.trace.plan import input_key
+from torchport.trace.residual import residual
 
 
 def compare_forward(
@@ -68,33 +70,28 @@ def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
         got = leaves.structure(pair.candidate.deterministic(candidate))
     if not any(leaf is Tensor for _, leaf in expected):
         raise UsageError("TP0801", f"{pair.reference.root} returns no tensor: there is nothing to compare")
-    why_not = pair.why_not(_counts(golden), _counts(candidate))
-    plan = make_plan(
-        golden,
-        lambda name: golden.calls[name].path not in why_not,
-        with_inputs=lambda name: partners(golden.given_at[name], candidate.given_at[name]) is not None,
-        source=lambda call: source_of(pair, candidate.calls, call),
-    )
-    wrong = _wrong_outputs(plan, candidate, expected, got)
+    pairs = pair_calls(golden, candidate, pair.absent, pair.groups)
+    pair = pair.with_calls(pairs.known_as(golden))
+    plan = make_plan(golden, candidate, pairs, source=partial(source_of, pair, pairs, candidate))
+    wrong = _wrong_outputs(plan, candidate, pairs, expected, got)
     comparison = Comparison(
         plan=plan,
         golden=plan.values,
-        chained=_chained(plan, candidate, set(wrong)),
-        uncompared=[
-            not_compared(call, why_not[call.path]) for call in golden.calls.values() if call.path in why_not
-        ],
+        chained=_chained(plan, pairs, candidate, set(wrong)),
+        uncompared=[not_compared(golden.calls[name], why) for name, why in pairs.why_not.items()],
         order=[name for kind, name in golden.events if kind == "exit"],
         reasons={key: why for name, why in wrong.items() for key in plan.calls[name].outputs},
-        notes=notes_on(plan.calls, golden, candidate),
+        notes=pairs.notes,
+        labels=_labels(plan),
     )
     if measured:
         with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
                 comparison.precision = str(dtype).removeprefix("torch.")
                 comparison.golden = _in_the_candidates_dtype(pair.reference, plan, dtype)
-            comparison.truth = _truth(pair.reference, plan)
+            comparison.distances = _distances(comparison.golden, _truth(pair.reference, plan))
     with steps.step("run", "running the candidate"):
-        probe = LockStep(plan, set(wrong))
+        probe = LockStep(plan, "candidate", set(wrong))
         try:
             pair.candidate.run(probe)
         except TorchportError as error:
@@ -105,11 +102,11 @@ def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
     return comparison
 
 
-def source_of(pair: ModelPair, candidate: Mapping[str, WatchedCall], call: WatchedCall) -> str | None:
+def source_of(pair: ModelPair, pairs: CallPairs, candidate: CallLog[Any], call: WatchedCall) -> str | None:
     """The candidate's line, where the fault would be mended; the reference's where torch makes the call."""
     if call.parent is None:
         return pair.source or call.source
-    return candidate[call.name].source or call.source
+    return candidate.calls[pairs.calls[call.name].candidate].source or call.source
 
 
 def not_compared(call: WatchedCall, why: str) -> Layer:
@@ -126,56 +123,51 @@ def not_compared(call: WatchedCall, why: str) -> Layer:
     )
 
 
-def _counts(recording: Recording) -> Counter[str]:
-    return Counter(call.path for call in recording.calls.values())
-
-
-def _wrong_outputs(plan: GoldenPlan, candidate: Recording, expected: Any, got: Any) -> dict[str, str]:
+def _wrong_outputs(
+    plan: GoldenPlan, candidate: Recording, pairs: CallPairs, expected: Any, got: Any
+) -> dict[str, str]:
     """The calls that give something else than the reference's: for the model itself, in another structure."""
     found = {}
     for name, step in plan.calls.items():
-        if step.parent is None and got != expected:
+        if step.parent is None and not leaves.is_same_structure(got, expected):
             found[name] = f"returns {leaves.described(got)} where {leaves.described(expected)} was expected"
-        elif partners(plan.returned_at[name], candidate.returned_at[name]) is None:
-            count = len(candidate.outputs[name])
+        elif name in plan.without_outputs:
+            count = len(candidate.outputs[pairs.calls[name].candidate])
             found[name] = f"returns {count} tensors where {len(step.outputs)} were expected"
     return found
 
 
-def _chained(plan: GoldenPlan, candidate: Recording, wrong: set[str]) -> dict[str, Tensor]:
+def _chained(plan: GoldenPlan, pairs: CallPairs, candidate: Recording, wrong: set[str]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name in plan.calls.keys() - wrong:
-        chosen = partners(plan.returned_at[name], candidate.returned_at[name]) or []
-        for key, index in zip(output_keys(name, len(chosen)), chosen, strict=True):
-            found[key] = candidate.values[candidate.outputs[name][index]]
+        pair = pairs.calls[name]
+        for key, index in zip(plan.calls[name].outputs, pair.outputs.values(), strict=True):
+            value = candidate.values[candidate.outputs[pair.candidate][index]]
+            found[key] = in_form_of(plan.value(key), value)
     return found
 
 
-def notes_on(names: Iterable[str], golden: Recording | Flow, candidate: Recording | Flow) -> dict[str, str]:
-    """What is not compared of calls that are."""
-    found = {}
-    for name in names:
-        ours, theirs = len(golden.inputs[name]), len(candidate.inputs[name])
-        if ours != theirs:
-            which = (
-                "inputs are"
-                if partners(golden.given_at[name], candidate.given_at[name]) is None
-                else "other inputs are"
-            )
-            found[name] = f"its {which} not compared: it is given {theirs} tensors, in the reference {ours}"
-        ours, theirs = len(golden.outputs[name]), len(candidate.outputs[name])
-        if ours < theirs:
-            counts = f"it returns {theirs} tensors, in the reference {ours}"
-            found[name] = f"its other outputs are not compared: {counts}"
-    return found
+def _labels(plan: GoldenPlan) -> dict[str, str]:
+    """What inputs are called of which not all are compared, so that their numbers are not those in the list."""
+    return {
+        key: f"input {key.rpartition('<')[2]} of {step.name}"
+        for step in plan.calls.values()
+        for index, key in enumerate(step.inputs)
+        if key != input_key(step.name, index)
+    }
+
+
+def _distances(golden: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    found = {key: residual(golden[key], value) for key, value in truth.items() if key in golden}
+    return {key: distance for key, distance in found.items() if distance is not None}
 
 
 def _truth(reference: WatchedModel, plan: GoldenPlan) -> dict[str, Tensor]:
     """Each call in float64, from golden inputs; nothing where the model cannot be run in float64."""
-    probe = LockStep(plan)
+    probe = LockStep(plan, "reference")
     try:
-        with precision.in_float64(reference.model):
-            reference.in_dtype(torch.float64).run(probe)
+        with precision.in_float64(reference.names) as wide:
+            reference.in_dtype(torch.float64).run(probe, witness=wide)
     except TorchportError:
         return {}
     return probe.written
@@ -185,7 +177,7 @@ def _in_the_candidates_dtype(
     reference: WatchedModel, plan: GoldenPlan, dtype: torch.dtype
 ) -> dict[str, Tensor]:
     """What the reference computes in the dtype of a coarser candidate, from golden inputs."""
-    probe = LockStep(plan)
+    probe = LockStep(plan, "reference")
     try:
         with precision.in_dtype(reference.model, dtype):
             reference.in_dtype(dtype).run(probe)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,13 +12,12 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from torchport.candidates import leaves, precision, probing
+from torchport.candidates.call_pairing import NOT_COMPARED
 from torchport.candidates.names import Map, renamed
 from torchport.candidates.watched_model import FunctionModule, WatchedModel
 from torchport.capture.source import definition
 from torchport.capture.state import state_kept
 from torchport.errors import CaptureError, UsageError
-
-NOT_COMPARED = "not compared: "
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,8 @@ class ModelPair:
     """For each path of the reference, of a module or a parameter, that of the candidate."""
     absent: dict[str, str]
     """Why a module of the reference is not compared."""
+    groups: dict[str, str]
+    """For each path that is compared the first path of those that one module of the candidate stands for."""
 
     @property
     def source(self) -> str | None:
@@ -39,16 +39,9 @@ class ModelPair:
             return definition(model.function)
         return definition(type(model._modules.get("_orig_mod", model)))
 
-    def why_not(self, golden: Counter[str], candidate: Counter[str]) -> dict[str, str]:
-        """The paths that are not compared, now that it is known how often each module is called."""
-        found = dict(self.absent)
-        for path, count in golden.items():
-            if path in found or candidate[path] == count:
-                continue
-            times = f"{candidate[path]} times where the reference calls it {count} times"
-            why = "the candidate never calls it" if not candidate[path] else f"the candidate calls it {times}"
-            found[path] = NOT_COMPARED + why
-        return found
+    def with_calls(self, known_as: dict[str, tuple[str, str]]) -> ModelPair:
+        """The same, now that it is known which call of the candidate stands for which of the reference's."""
+        return replace(self, candidate=replace(self.candidate, known_as=known_as))
 
     def partner_of(self, name: str) -> str | None:
         """What the candidate calls a parameter or a buffer of the reference; None if it is left out."""
@@ -85,15 +78,18 @@ def pair_up(
     while root in taken:
         root += "_"
     names = probing.by_path(reference)
-    own = [*names.values(), *(name for name, _ in reference.named_parameters(remove_duplicate=False))]
-    known = [*dict(model.named_modules()), *parameters_of(model)]
+    own = [
+        *dict(reference.named_modules(remove_duplicate=False)),
+        *(name for name, _ in reference.named_parameters(remove_duplicate=False)),
+    ]
+    known = [*dict(model.named_modules(remove_duplicate=False)), *parameters_of(model)]
     partner = renamed(own, wish, known)
-    found, absent = _matched(model, names.values(), partner, layers)
+    found, absent, groups = _matched(model, _all_paths(reference, names), partner, layers)
     sides = (
         WatchedModel("reference", reference, _moved(given, None, reference), names, root),
         WatchedModel("candidate", model, _moved(given, reference, model), found, root),
     )
-    return ModelPair(*sides, partner, absent)
+    return ModelPair(*sides, partner, absent, groups)
 
 
 def parameters_of(model: nn.Module) -> dict[str, Tensor]:
@@ -123,35 +119,53 @@ def _as_module(candidate: Any) -> nn.Module:
     return FunctionModule(candidate)
 
 
+def _all_paths(reference: nn.Module, names: Mapping[nn.Module, str]) -> dict[str, list[str]]:
+    """For the path of each module that is watched, all paths at which it is found."""
+    found: dict[str, list[str]] = {path: [path] for path in names.values()}
+    for path, module in reference.named_modules(remove_duplicate=False):
+        if module in names and path != names[module]:
+            found[names[module]].append(path)
+    return found
+
+
 def _matched(
-    model: nn.Module, paths: Any, partner: Mapping[str, str | None], layers: bool
-) -> tuple[dict[nn.Module, str], dict[str, str]]:
-    """The candidate's modules with the reference's paths, and why others have none."""
+    model: nn.Module, paths: Mapping[str, list[str]], partner: Mapping[str, str | None], layers: bool
+) -> tuple[dict[nn.Module, str], dict[str, str], dict[str, str]]:
+    """The candidate's modules with the reference's paths, why others have none, and which paths share a module."""
     everything = dict(model.named_modules(remove_duplicate=False))
     visible = set(probing.by_path(model))
     is_opaque = probing.is_closed(model) or isinstance(model, FunctionModule)
     found: dict[nn.Module, str] = {model: ""}
-    absent = {}
-    for path in paths:
+    absent, groups = {}, {"": ""}
+    for path, every in paths.items():
         if path == "":
             continue
-        target = partner[path]
-        module = None if target is None else everything.get(target)
-        if target is None:
+        targets = [target for other in every if (target := partner[other]) is not None]
+        modules = [everything[target] for target in targets if target in everything]
+        if not targets:
             absent[path] = "map= leaves it out"
         elif not layers:
             absent[path] = "only the outputs are compared"
         elif is_opaque:
             absent[path] = "hooks do not see inside the candidate"
-        elif module is None:
+        elif not modules:
             absent[path] = "the candidate has no such module"
-        elif module not in visible:
+        elif any(module not in visible for module in modules):
             absent[path] = "it is inside compiled code"
-        elif module in found:
-            absent[path] = f"in the candidate it is the same module as {found[module] or 'the model'}"
+        elif model in modules:
+            absent[path] = "in the candidate it is the same module as the model"
         else:
-            found[module] = path
-    return found, {path: NOT_COMPARED + why for path, why in absent.items()}
+            _join(groups, path, [found[module] for module in modules if module in found])
+            found |= {module: found.get(module, path) for module in modules}
+    return found, {path: NOT_COMPARED + why for path, why in absent.items()}, groups
+
+
+def _join(groups: dict[str, str], path: str, others: list[str]) -> None:
+    """Puts a path into the group of others, whose groups become one."""
+    groups[path] = path
+    for other in others:
+        joined = groups[other]
+        groups.update({one: joined for one, group in groups.items() if group == groups[path]})
 
 
 def _moved(given: tuple[Any, ...], reference: nn.Module | None, model: nn.Module) -> tuple[Any, ...]:

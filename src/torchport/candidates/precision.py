@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,16 +28,63 @@ def in_dtype(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
 
 
 @contextmanager
-def in_float64(model: nn.Module) -> Iterator[None]:
-    """Whatever the model's code casts to a narrower float stays in float64."""
+def in_float64(names: Mapping[nn.Module, str], always: Iterable[Tensor] = ()) -> Iterator[WideWeights]:
+    """Whatever is computed is computed in float64, also what the model's code casts to a narrower float.
+
+    The witness that it gives widens the weights of each module while that is called. Those of `always` are wide all
+    the time.
+    """
     default = torch.get_default_dtype()
-    with in_dtype(model, torch.float64):
-        try:
-            torch.set_default_dtype(torch.float64)
-            with _Widened():  # type: ignore[no-untyped-call]
-                yield
-        finally:
-            torch.set_default_dtype(default)
+    weights = WideWeights(names)
+    try:
+        weights.widen(always)
+        torch.set_default_dtype(torch.float64)
+        with _Widened():  # type: ignore[no-untyped-call]
+            yield weights
+    finally:
+        torch.set_default_dtype(default)
+        weights.put_back()
+
+
+class WideWeights:
+    """A witness that has the weights of a module in float64 while it is called, so that all are never wide at once."""
+
+    def __init__(self, names: Mapping[nn.Module, str]):
+        self.names = names
+        # Under the mode that widens, a narrow value could not be had any more.
+        self.narrow = {tensor: tensor.data for module in names for tensor in _held_by(module, names)}
+        self.widened: list[list[Tensor]] = []
+        """For each call that is going on, the weights that it has widened."""
+
+    def entered(self, call: Any, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.widen(_held_by(module, self.names))
+
+    def left(self, call: Any, module: nn.Module, result: Any) -> None:
+        self._narrow_again(self.widened.pop())
+
+    def widen(self, tensors: Iterable[Tensor]) -> None:
+        self.widened.append(changed := [])
+        for tensor in tensors:
+            if tensor.dtype in _NARROW and tensor in self.narrow:
+                changed.append(tensor)
+                tensor.data = self.narrow[tensor].double()
+
+    def put_back(self) -> None:
+        while self.widened:
+            self._narrow_again(self.widened.pop())
+
+    def _narrow_again(self, changed: list[Tensor]) -> None:
+        for tensor in changed:
+            tensor.data = self.narrow[tensor]
+
+
+def _held_by(module: nn.Module, watched: Mapping[nn.Module, str]) -> Iterator[Tensor]:
+    """The weights of a module, and of those inside it whose calls are not watched."""
+    yield from module.parameters(recurse=False)
+    yield from module.buffers(recurse=False)
+    for child in module.children():
+        if child not in watched:
+            yield from _held_by(child, watched)
 
 
 class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]

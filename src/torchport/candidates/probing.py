@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import lru_cache
 from types import FrameType
 from typing import Any, Protocol
 
@@ -15,8 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from torchport.candidates import leaves
+from torchport.candidates.in_place import HandedInput, handed_inputs, write_through
 from torchport.capture.source import definition
 from torchport.errors import CaptureError
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,14 @@ def run(
     root: str,
     probe: Probe,
     witness: Witness | None = None,
+    known_as: Mapping[str, tuple[str, str]] | None = None,
 ) -> Any:
-    """Calls the model with the modules in `names` watched, and known by these paths."""
-    watcher = _Watcher(root, probe, witness)
+    """Calls the model with the modules in `names` watched, and known by these paths.
+
+    `known_as` gives calls other names and paths: those of the reference's calls that they stand for. A call that is not
+    in it stands for none.
+    """
+    watcher = _Watcher(root, probe, witness, known_as)
     with ExitStack() as stack:
         for module, path in names.items():
             before = module.register_forward_pre_hook(watcher.enter(path), with_kwargs=True, prepend=True)
@@ -93,30 +102,36 @@ def is_closed(module: nn.Module) -> bool:
 
 
 class _Watcher:
-    def __init__(self, root: str, probe: Probe, witness: Witness | None):
-        self.root, self.probe, self.witness = root, probe, witness
-        self.stack: list[WatchedCall] = []
+    def __init__(
+        self,
+        root: str,
+        probe: Probe,
+        witness: Witness | None,
+        known_as: Mapping[str, tuple[str, str]] | None,
+    ):
+        self.root, self.probe, self.witness, self.known_as = root, probe, witness, known_as
+        self.stack: list[tuple[WatchedCall, list[HandedInput]]] = []
         self.counts: Counter[str] = Counter()
 
     def enter(self, path: str) -> Callable[..., Any]:
         def hook(
             module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
         ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-            base = path or self.root
-            nth = self.counts[base]
-            self.counts[base] += 1
+            name, known_path = self._name(path)
             call = WatchedCall(
-                name=f"{base}#{nth}" if nth else base,
-                path=path,
+                name=name,
+                path=known_path,
                 type=f"{type(module).__module__}.{type(module).__qualname__}",
                 source=_calling_line() if self.stack else definition(type(module)),
-                parent=self.stack[-1].name if self.stack else None,
+                parent=self.stack[-1][0].name if self.stack else None,
             )
-            self.stack.append(call)
             found, places = inputs_of(module, args, kwargs)
-            given = self.probe.enter(call, [tensor for _, tensor in found], places)
-            changed = dict(zip((place for place, _ in found), given, strict=True))
-            args, kwargs = leaves.replaced((args, kwargs), lambda place, leaf: changed.get(place, leaf))
+            tensors = [tensor for _, tensor in found]
+            given = self.probe.enter(call, tensors, places)
+            self.stack.append((call, handed_inputs(tensors, given)))
+            if any(new is not old for new, old in zip(given, tensors, strict=True)):
+                changed = dict(zip((place for place, _ in found), given, strict=True))
+                args, kwargs = leaves.replaced((args, kwargs), lambda place, leaf: changed.get(place, leaf))
             if self.witness is not None:
                 self.witness.entered(call, module, args, kwargs)
             return args, kwargs
@@ -124,17 +139,26 @@ class _Watcher:
         return hook
 
     def leave(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-        call = self.stack.pop()
+        call, handed = self.stack.pop()
         found = leaves.tensors(output)
         for place, tensor in found:
             _must_be_plain(call, place, tensor)
-        places = [place for place, _ in found]
-        result = self.probe.leave(call, [tensor for _, tensor in found], places)
-        changed = dict(zip(places, result, strict=True))
-        output = leaves.replaced(output, lambda place, leaf: changed.get(place, leaf))
+        places, tensors = [place for place, _ in found], [tensor for _, tensor in found]
+        result = self.probe.leave(call, tensors, places)
+        write_through(handed, tensors, result)
+        if any(new is not old for new, old in zip(result, tensors, strict=True)):
+            changed = dict(zip(places, result, strict=True))
+            output = leaves.replaced(output, lambda place, leaf: changed.get(place, leaf))
         if self.witness is not None:
             self.witness.left(call, module, output)
         return output
+
+    def _name(self, path: str) -> tuple[str, str]:
+        base = path or self.root
+        nth = self.counts[base]
+        self.counts[base] += 1
+        name = f"{base}#{nth}" if nth else base
+        return (name, path) if self.known_as is None else self.known_as.get(name, (f"+{name}", path))
 
 
 def _must_be_plain(call: WatchedCall, place: leaves.Path, tensor: Tensor) -> None:
@@ -148,21 +172,40 @@ def inputs_of(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[list[tuple[leaves.Path, Tensor]], list[leaves.Path]]:
     """The tensors that a call is given, in the order of forward's parameters, and where they are among these."""
-    parameters = list(inspect.signature(module.forward).parameters)
+    by_position, names = _parameters(module)
 
     def rank(found: tuple[leaves.Path, Tensor]) -> int:
         side, key = found[0][:2]
         if side == 0:
             return int(key)
-        return parameters.index(key) if key in parameters else len(parameters)
+        return names.index(key) if key in names else len(names)
 
     def named(place: leaves.Path) -> leaves.Path:
         side, key, *inside = place
-        name = parameters[key] if side == 0 and key < len(parameters) else key
+        name = names[key] if side == 0 and key < by_position else key
         return (name, *inside)
 
     found = sorted(leaves.tensors((args, dict(kwargs))), key=rank)
     return found, [named(place) for place, _ in found]
+
+
+def _parameters(module: nn.Module) -> tuple[int, tuple[str, ...]]:
+    """How many parameters of forward can be given by position, and the names of all, these first."""
+    if "forward" in vars(module):
+        return _read_parameters(inspect.signature(module.forward))
+    return _parameters_of_method(type(module).forward)
+
+
+@lru_cache(maxsize=4096)
+def _parameters_of_method(forward: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
+    count, names = _read_parameters(inspect.signature(forward))
+    return max(0, count - 1), names[1:]
+
+
+def _read_parameters(signature: inspect.Signature) -> tuple[int, tuple[str, ...]]:
+    parameters = signature.parameters.values()
+    first = [one.name for one in parameters if one.kind in _BY_POSITION]
+    return len(first), (*first, *(one.name for one in parameters if one.kind is one.KEYWORD_ONLY))
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:

@@ -25,6 +25,8 @@ class WatchedModel:
     inputs: tuple[tuple[Any, ...], dict[str, Any]]
     names: dict[nn.Module, str]
     root: str
+    known_as: dict[str, tuple[str, str]] | None = None
+    """For each call the name and the path of the reference's call that it stands for, once that is known."""
 
     @property
     def is_function(self) -> bool:
@@ -43,7 +45,14 @@ class WatchedModel:
         args, kwargs = leaves.each_tensor(self.inputs, lambda tensor: tensor.clone())
         with self.errors_with_a_code(), state_kept(self.model):
             result = probing.run(
-                self.model, args, kwargs, names=self.names, root=self.root, probe=probe, witness=witness
+                self.model,
+                args,
+                kwargs,
+                names=self.names,
+                root=self.root,
+                probe=probe,
+                witness=witness,
+                known_as=self.known_as,
             )
             return then(result)
 
