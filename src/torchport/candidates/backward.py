@@ -25,7 +25,7 @@ from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, parameters_of, undisturbed
 from torchport.candidates.probing import Witness
 from torchport.candidates.return_plan import GradientsFound, compared_gradients_of
-from torchport.candidates.stored_tensors import RenamedTensors, new_store, scratch_folder
+from torchport.candidates.stored_tensors import RenamedTensors, Scratch, scratch_folder
 from torchport.candidates.stored_tensors import StoredTensors as Store
 from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
@@ -63,9 +63,9 @@ def compare_gradients(
     rules = rules_for(rtol, atol)
     pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
-    with scratch_folder() as folder:
+    with scratch_folder() as scratch:
         with undisturbed(pair), torch.enable_grad():
-            comparison = _run(pair, loss, steps, folder, measured=rules is NOISE_FLOOR)
+            comparison = _run(pair, loss, steps, scratch, measured=rules is NOISE_FLOOR)
         if not explain:
             comparison.subject = None
         name = f"{pair.reference.root}_gradients"
@@ -80,11 +80,11 @@ class _Parameters:
     absent: dict[str, str]
 
 
-def _run(pair: ModelPair, loss: Loss | None, steps: Steps, folder: Path, *, measured: bool) -> Comparison:
+def _run(pair: ModelPair, loss: Loss | None, steps: Steps, scratch: Scratch, *, measured: bool) -> Comparison:
     ours = _Parameters(dict(pair.reference.model.named_parameters()), {})
     theirs = _partners(pair, ours.tensors)
-    golden, candidate = Flow(values=new_store(folder)), Flow(values=new_store(folder))
-    known, arrived = new_store(folder), new_store(folder)
+    golden, candidate = Flow(values=scratch.store()), Flow(values=scratch.store())
+    known, arrived = scratch.store(), scratch.store()
     with steps.step("capture", "running the reference"):
         expected = _flow(pair.reference, golden, loss, ours.tensors, known)
         if not known:
@@ -104,11 +104,11 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, folder: Path, *, meas
     flowing = golden.flowing
 
     def cut(side: WatchedModel, parameters: Mapping[str, Tensor], witness: Witness | None = None) -> Store:
-        probe = Cut(plan, side.label, known, flowing, parameters, new_store(folder))
+        probe = Cut(plan, side.label, known, flowing, parameters, scratch.store())
         side.run(probe, witness=witness)
         return probe.found
 
-    shown, truth = known, new_store(folder)
+    shown, truth = known, scratch.store()
     if measured:
         with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
@@ -127,7 +127,7 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, folder: Path, *, meas
         truth=truth,
         own=own,
         chained=RenamedTensors(arrived, _keys_in_candidate(pairs)),
-        new_store=partial(new_store, folder),
+        new_store=scratch.store,
     )
     comparison = compared_gradients_of(found)
     comparison.notes = pairs.notes

@@ -3,7 +3,7 @@ rounding. The row of a large model is cut into several, so that none of them tak
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +31,30 @@ class ParameterRow:
                 row[start : start + shape.numel()] = gradients[name].detach().reshape(-1)
             start += shape.numel()
         return row
+
+
+class JoinedRows(Mapping[str, Tensor]):
+    """The gradients of each row in one tensor, which is made when it is asked for."""
+
+    def __init__(
+        self,
+        rows: Mapping[str, ParameterRow],
+        gradients: Mapping[str, Tensor],
+        golden: Mapping[str, Tensor],
+    ):
+        self.rows, self.gradients, self.golden = rows, gradients, golden
+
+    def __getitem__(self, key: str) -> Tensor:
+        return self.rows[key].joined(self.gradients, self.golden)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 def rows_of(root: str, parameters: Sequence[str], golden: Mapping[str, Tensor]) -> dict[str, ParameterRow]:

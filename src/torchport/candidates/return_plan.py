@@ -15,7 +15,7 @@ from torchport.candidates.call_pairing import NOT_COMPARED
 from torchport.candidates.cuts import Flow, Gradients
 from torchport.candidates.forward import not_compared
 from torchport.candidates.golden import GoldenPlan
-from torchport.candidates.parameter_rows import rows_of
+from torchport.candidates.parameter_rows import JoinedRows, rows_of
 from torchport.candidates.probing import WatchedCall
 from torchport.candidates.stored_tensors import ChosenTensors, StoredTensors
 from torchport.candidates.verdict import Comparison
@@ -157,13 +157,15 @@ class _Return:
                 self.reasons[key] = "the candidate has a gradient where the reference has none"
             elif key not in found.own or key not in found.chained:
                 self.reasons[key] = "no gradient arrives"
-        joined = self._joined(found.shown)
+        joined = JoinedRows(self.rows, found.shown, found.shown)
         golden = ChosenTensors(keys, joined, found.shown, missing=_NOTHING)
         self.plan.values = golden
         return Comparison(
             plan=self.plan,
             golden=golden,
-            chained=ChosenTensors(keys, self._joined(found.chained), found.chained, missing=_NOTHING),
+            chained=ChosenTensors(
+                keys, JoinedRows(self.rows, found.chained, found.shown), found.chained, missing=_NOTHING
+            ),
             uncompared=self.uncompared,
             order=self.order,
             distances=self._distances(keys),
@@ -172,23 +174,19 @@ class _Return:
             reasons=self.reasons,
         )
 
-    def _joined(self, gradients: Gradients) -> StoredTensors:
-        store = self.found.new_store()
-        for key, row in self.rows.items():
-            store[key] = row.joined(gradients, self.found.shown)
-        return store
-
-    def _distances(self, keys: list[str]) -> StoredTensors:
+    def _distances(self, keys: list[str]) -> Gradients:
         """The distances from the truth, which is not needed any more and is dropped."""
         shown, truth, distances = self.found.shown, self.found.truth, self.found.new_store()
         for key in keys:
             if key in truth and key in shown and (distance := residual(shown[key], truth[key])) is not None:
                 distances[key] = distance
             truth.pop(key, None)
-        for key, row in self.rows.items():
-            if all(name in distances for name in row.parameters):
-                distances[key] = row.joined(distances, distances)
-        return distances
+        rows = {
+            key: row for key, row in self.rows.items() if all(name in distances for name in row.parameters)
+        }
+        return ChosenTensors(
+            [*distances, *rows], JoinedRows(rows, distances, distances), distances, missing=_NOTHING
+        )
 
 
 def _type(kind: str, what: str) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-_SMALL_BYTES = 2**20
-"""Tensors that are smaller stay in memory."""
+_BYTES_IN_MEMORY = 2**28
+"""What all stores of a comparison hold in memory together; what is stored after that goes to files."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,9 @@ class _StoredTensor:
 class StoredTensors(MutableMapping[str, Tensor]):
     """A dict of tensors. Those in files are read anew each time that they are asked for, on the CPU."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, scratch: Scratch):
+        self._scratch = scratch
         self._tensors: dict[str, Tensor | _StoredTensor] = {}
-        self._numbers = count()
 
     def __getitem__(self, key: str) -> Tensor:
         found = self._tensors[key]
@@ -42,12 +41,10 @@ class StoredTensors(MutableMapping[str, Tensor]):
 
     def __setitem__(self, key: str, tensor: Tensor) -> None:
         self.pop(key, None)
-        self._tensors[key] = self._kept(tensor.detach())
+        self._tensors[key] = self._scratch.keep(tensor.detach())
 
     def __delitem__(self, key: str) -> None:
-        found = self._tensors.pop(key)
-        if isinstance(found, _StoredTensor):
-            found.path.unlink()
+        self._scratch.drop(self._tensors.pop(key))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
@@ -62,13 +59,32 @@ class StoredTensors(MutableMapping[str, Tensor]):
         """Adds a tensor to the one at a key, or puts it there."""
         self[key] = self[key].to(tensor.device) + tensor if key in self else tensor
 
-    def _kept(self, tensor: Tensor) -> Tensor | _StoredTensor:
-        if tensor.nbytes < _SMALL_BYTES:
+
+class Scratch:
+    """A folder for the tensors of a comparison, which all its stores share, and the memory that is left to them."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._bytes_left = _BYTES_IN_MEMORY
+        self._numbers = count()
+
+    def store(self) -> StoredTensors:
+        return StoredTensors(self)
+
+    def keep(self, tensor: Tensor) -> Tensor | _StoredTensor:
+        if tensor.nbytes <= self._bytes_left:
+            self._bytes_left -= tensor.nbytes
             return tensor
         plain = tensor.cpu().resolve_conj().resolve_neg().contiguous()
         path = self.folder / str(next(self._numbers))
         plain.reshape(-1).view(torch.uint8).numpy().tofile(path)
         return _StoredTensor(path, plain.dtype, plain.shape)
+
+    def drop(self, kept: Tensor | _StoredTensor) -> None:
+        if isinstance(kept, _StoredTensor):
+            kept.path.unlink()
+        else:
+            self._bytes_left += kept.nbytes
 
 
 class RenamedTensors(Mapping[str, Tensor]):
@@ -109,12 +125,7 @@ class ChosenTensors(Mapping[str, Tensor]):
 
 
 @contextmanager
-def scratch_folder() -> Iterator[Path]:
+def scratch_folder() -> Iterator[Scratch]:
     """A folder for tensors, which is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="torchport-") as folder:
-        yield Path(folder)
-
-
-def new_store(folder: Path) -> StoredTensors:
-    """A store of its own below a folder."""
-    return StoredTensors(Path(tempfile.mkdtemp(dir=folder)))
+        yield Scratch(Path(folder))
