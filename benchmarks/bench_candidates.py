@@ -5,8 +5,9 @@
 
 Time: `compare_models` on models of more and more small blocks, as a multiple of one forward pass in the same process,
 and as an exponent of growth. Memory: the peak of a process that runs `compare_gradients`, as a multiple of the weights
-of one model, beside that of a process that does one forward and backward pass of each of the two models. Python and
-torch are included. Exits with 1 if a multiple or the exponent is out of bounds.
+of one model, beside that of a process that does one forward and backward pass of each of the two models. Both models
+count. Python and torch do not: what a process takes that compares two tiny models is subtracted. Exits with 1 if a
+multiple or the exponent is out of bounds.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ MOST_FORWARD_PASSES = 40
 MOST_MODEL_SIZES = 6
 MOST_EXPONENT = 1.15
 STEPS = ("plain", "compare")
+TINY = 8
 
 
 class Block(nn.Module):
@@ -99,8 +101,9 @@ def report_time(sizes: Sequence[int]) -> bool:
 
 def take_step(step: str, blocks: int) -> None:
     """In a process of its own: a forward and backward pass of each of two models, or the comparison of the two."""
-    model, candidate = model_of(blocks, WIDTH), model_of(blocks, WIDTH)
-    x = torch.randn(4, WIDTH)
+    width = WIDTH if blocks else TINY
+    model, candidate = model_of(blocks or 1, width), model_of(blocks or 1, width)
+    x = torch.randn(4, width)
     if step == "compare":
         assert compare_gradients(model, candidate, x).passed
         return
@@ -127,13 +130,15 @@ def peak_of(step: str, blocks: int) -> tuple[int, float]:
 
 def report_memory(millions: Sequence[float]) -> bool:
     sizes = 0.0
+    empty, _ = peak_of("compare", 0)
+    print(f"Python, torch and torchport {empty / 1e9:.2f} GB")
     for million in millions:
         blocks = max(1, round(million * 1e6 / (2 * WIDTH * WIDTH)))
         weights = 4 * sum(parameter.numel() for parameter in Block(WIDTH).parameters()) * blocks
         print(f"{weights / 4e6:5.0f} M parameters", end="", flush=True)
         for step in STEPS:
             peak, seconds = peak_of(step, blocks)
-            sizes = peak / weights
+            sizes = (peak - empty) / weights
             print(
                 f"  {step} {peak / 1e9:5.2f} GB = {sizes:4.1f} models, {seconds:5.1f} s", end="", flush=True
             )

@@ -1,36 +1,44 @@
 """The gradients of all parameters in a row: what the chained verdict is on, because single ones may be nothing but
-rounding. The row of a large model is cut into several, so that none of them takes much memory."""
+rounding. The row of a large model is cut into several, each with a share of every parameter, to take less memory."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
 
-_LARGE = 2**24
-"""A row has at least as many elements before the next one begins."""
+_ELEMENTS = 2**22
+"""A row has about as many elements at most."""
 
 
 @dataclass(frozen=True)
 class ParameterRow:
+    """One of several rows: the first has the first elements of every parameter, the last one the last."""
+
     label: str
     parameters: tuple[str, ...]
+    index: int
+    count: int
 
     def joined(self, gradients: Mapping[str, Tensor], golden: Mapping[str, Tensor]) -> Tensor:
         """The gradients in a row; one that is missing, or has another shape than the golden one, is 0 throughout."""
-        shapes = [golden[name].shape for name in self.parameters]
-        dtype = golden[self.parameters[0]].dtype
-        for name in self.parameters[1:]:
-            dtype = torch.promote_types(dtype, golden[name].dtype)
-        row = torch.zeros(sum(shape.numel() for shape in shapes), dtype=dtype)
-        start = 0
-        for name, shape in zip(self.parameters, shapes, strict=True):
-            if name in gradients and gradients[name].shape == shape:
-                row[start : start + shape.numel()] = gradients[name].detach().reshape(-1)
-            start += shape.numel()
-        return row
+        dtype = reduce(torch.promote_types, (golden[name].dtype for name in self.parameters))
+        return torch.cat(
+            [self._share(name, gradients, golden[name].shape, dtype) for name in self.parameters]
+        )
+
+    def _share(
+        self, name: str, gradients: Mapping[str, Tensor], shape: torch.Size, dtype: torch.dtype
+    ) -> Tensor:
+        size = shape.numel()
+        start, end = size * self.index // self.count, size * (self.index + 1) // self.count
+        if name not in gradients or gradients[name].shape != shape:
+            return torch.zeros(end - start, dtype=dtype)
+        return gradients[name].detach().reshape(-1)[start:end].to("cpu", dtype)
 
 
 class JoinedRows(Mapping[str, Tensor]):
@@ -59,24 +67,10 @@ class JoinedRows(Mapping[str, Tensor]):
 
 def rows_of(root: str, parameters: Sequence[str], golden: Mapping[str, Tensor]) -> dict[str, ParameterRow]:
     """By key; parameters without a golden gradient are in none."""
-    parts: list[list[str]] = []
-    elements = _LARGE
-    for name in parameters:
-        if name not in golden:
-            continue
-        if elements >= _LARGE:
-            parts.append([])
-            elements = 0
-        parts[-1].append(name)
-        elements += golden[name].numel()
-    if len(parts) > 1 and elements < _LARGE:
-        parts[-2] += parts.pop()
-    return {
-        f"{root}.parameters" if index == 0 else f"{root}.parameters.{index}": ParameterRow(
-            _label(index, len(parts)), tuple(names)
-        )
-        for index, names in enumerate(parts)
-    }
+    there = tuple(name for name in parameters if name in golden)
+    count = math.ceil(sum(golden[name].numel() for name in there) / _ELEMENTS)
+    rows = [ParameterRow(_label(index, count), there, index, count) for index in range(count)]
+    return {f"{root}.parameters{f'.{row.index}' if row.index else ''}": row for row in rows}
 
 
 def _label(index: int, count: int) -> str:

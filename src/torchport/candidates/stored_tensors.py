@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-_BYTES_IN_MEMORY = 2**28
+_BYTES_IN_MEMORY = 2**27
 """What all stores of a comparison hold in memory together; what is stored after that goes to files."""
 
 
