@@ -20,6 +20,7 @@ from torchport.candidates.call_pairing import CallPairs, pair_calls
 from torchport.candidates.cuts import Cut, Flow, Start, gradients_of
 from torchport.candidates.explaining import ComparedGradients
 from torchport.candidates.forward import source_of
+from torchport.candidates.fusing import fused_stretches, parameters_inside, with_fused
 from torchport.candidates.golden import make_plan
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, parameters_of, undisturbed
@@ -98,6 +99,8 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, scratch: Scratch, *, 
         raise RunError("TP0603", message, where=pair.source)
     pairs = pair_calls(golden, candidate, pair.absent, pair.groups)
     pair = pair.with_calls(pairs.known_as(golden))
+    stretches = fused_stretches(pair, golden, candidate, pairs)
+    pairs, owners = with_fused(pairs, stretches), _owners(pair.reference.model)
     plan = make_plan(golden, candidate, pairs, source=partial(source_of, pair, pairs, candidate))
     plan.values = golden.values
     candidate.values.clear()
@@ -120,8 +123,8 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, scratch: Scratch, *, 
         flow=golden,
         plan=plan,
         why_not=pairs.why_not,
-        absent=theirs.absent,
-        owners=_owners(pair.reference.model),
+        absent=theirs.absent | parameters_inside(stretches, golden, owners),
+        owners=owners,
         golden=known,
         shown=shown,
         truth=truth,

@@ -33,6 +33,8 @@ class PairedCall:
     inputs: dict[int, int]
     outputs: dict[int, int]
     """For each golden position the candidate's."""
+    hides_outputs: bool = False
+    """Whether no output is to be compared."""
 
 
 @dataclass(frozen=True)

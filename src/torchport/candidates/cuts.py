@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from torchport.candidates.call_log import CallLog
 from torchport.candidates.golden import GoldenPlan
@@ -71,8 +72,6 @@ class _Segment:
     """What one call computes by itself, between its borders and those of the calls inside it."""
 
     starts: list[tuple[GradientEdge, Tensor]] = field(default_factory=list)
-    ends: dict[Tensor, str] = field(default_factory=dict)
-    """What was handed on, with its key: the gradient that comes back to it is what the border is judged by."""
 
 
 @dataclass
@@ -98,6 +97,8 @@ class Cut:
         self.names: dict[Tensor, list[str]] = {}
         for name, parameter in self.parameters.items():
             self.names.setdefault(parameter, []).append(name)
+        # What was handed on, with its key: the gradient that comes back to it is what the border is judged by.
+        self.handed: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()
 
     def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         step = self.plan.calls.get(call.name)
@@ -106,17 +107,16 @@ class Cut:
         outside = self.segments[-1] if self.segments else None
         self.segments.append(_Segment())
         pairs = at_places(step.inputs, self.plan.places[self.side].given[call.name], places)
-        return self._each(pairs, tensors, outside, self.segments[-1])
+        return self._each(pairs, tensors, outside)
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         step = self.plan.calls.get(call.name)
         if step is None:
             return tensors
         segment = self.segments.pop()
-        outside = self.segments[-1] if self.segments else None
         if not (self.side == "candidate" and call.name in self.plan.without_outputs):
             pairs = at_places(step.outputs, self.plan.places[self.side].returned[call.name], places)
-            tensors = self._each(pairs, tensors, segment, outside)
+            tensors = self._each(pairs, tensors, segment, is_last=not self.segments)
         self._go_back(segment)
         return tensors
 
@@ -125,53 +125,52 @@ class Cut:
         pairs: list[tuple[str, int]],
         tensors: list[Tensor],
         computed_in: _Segment | None,
-        used_in: _Segment | None,
+        *,
+        is_last: bool = False,
     ) -> list[Tensor]:
+        """The tensors to go on with; nothing comes after the last ones, so that no gradient comes back to them."""
         result = list(tensors)
         for key, index in pairs:
-            result[index] = self._cut(key, tensors[index], computed_in, used_in)
+            result[index] = self._cut(key, tensors[index], computed_in, is_last)
         return result
 
-    def _cut(
-        self, key: str, tensor: Tensor, computed_in: _Segment | None, used_in: _Segment | None
-    ) -> Tensor:
+    def _cut(self, key: str, tensor: Tensor, computed_in: _Segment | None, is_last: bool) -> Tensor:
         value, gradient = self.plan.value(key), self.gradients.get(key)
         if value.shape != tensor.shape:
             return tensor
         if computed_in is not None and tensor.requires_grad and gradient is not None:
             computed_in.starts.append((get_gradient_edge(tensor), like(gradient, tensor)))
         handed = like(in_form_of(tensor, value), tensor)
-        if used_in is None or not (tensor.requires_grad or key in self.flowing):
+        if is_last or not (tensor.requires_grad or key in self.flowing):
             return handed
         leaf = wanting_gradient(handed)
-        used_in.ends[leaf] = key
+        self.handed[leaf] = key
         return leaf.clone()
 
     def _go_back(self, segment: _Segment) -> None:
         """Collects the gradients of a segment. A tensor that came past the borders leads into those around it."""
-        around = [*self.segments, segment]
         ends: dict[str, Tensor] = {}
-        for variable in _leaves_behind(edge.node for edge, _ in segment.starts):
-            keys = [one.ends[variable] for one in around if variable in one.ends]
-            ends |= dict.fromkeys((*keys, *self.names.get(variable, ())), variable)
-        for key, gradient in gradients_of(segment.starts, ends, keep_graph=True).items():
+        nodes = _nodes_behind(edge.node for edge, _ in segment.starts)
+        for variable in (getattr(node, "variable", None) for node in nodes):
+            if isinstance(variable, Tensor):
+                keys = [self.handed[variable]] if variable in self.handed else self.names.get(variable, [])
+                ends |= dict.fromkeys(keys, variable)
+        is_compiled = any("CompiledFunction" in node.name() for node in nodes)
+        # A graph that came past the borders is gone through again. Compiled code can be gone through only once.
+        gradients = gradients_of(segment.starts, ends, keep_graph=not is_compiled)
+        for key, gradient in gradients.items():
             self.found.add(key, gradient)
 
 
-def _leaves_behind(nodes: Iterable[Node]) -> list[Tensor]:
-    """The tensors without a past that a backward pass from these nodes comes to."""
+def _nodes_behind(nodes: Iterable[Node]) -> set[Node]:
+    """The nodes that a backward pass from these nodes comes to."""
     waiting, known = list(nodes), set[Node]()
-    found: list[Tensor] = []
     while waiting:
         node = waiting.pop()
-        if node in known:
-            continue
-        known.add(node)
-        variable = getattr(node, "variable", None)
-        if isinstance(variable, Tensor):
-            found.append(variable)
-        waiting += [following for following, _ in node.next_functions if following is not None]
-    return found
+        if node not in known:
+            known.add(node)
+            waiting += [following for following, _ in node.next_functions if following is not None]
+    return known
 
 
 def wanting_gradient(tensor: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torchport.candidates import leaves, precision
 from torchport.candidates.call_log import CallLog
 from torchport.candidates.call_pairing import CallPairs, pair_calls
 from torchport.candidates.explaining import ComparedValues
+from torchport.candidates.fusing import fused_stretches, with_fused
 from torchport.candidates.golden import GoldenPlan, Recording, make_plan
 from torchport.candidates.lockstep import LockStep
 from torchport.candidates.masks import in_form_of
@@ -72,6 +73,7 @@ def _run(pair: ModelPair, steps: Steps, *, measured: bool) -> Comparison:
         raise UsageError("TP0801", f"{pair.reference.root} returns no tensor: there is nothing to compare")
     pairs = pair_calls(golden, candidate, pair.absent, pair.groups)
     pair = pair.with_calls(pairs.known_as(golden))
+    pairs = with_fused(pairs, fused_stretches(pair, golden, candidate, pairs))
     plan = make_plan(golden, candidate, pairs, source=partial(source_of, pair, pairs, candidate))
     wrong = _wrong_outputs(plan, candidate, pairs, expected, got)
     comparison = Comparison(

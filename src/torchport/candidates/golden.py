@@ -108,7 +108,9 @@ class _Planning:
         plan.values = self.values
         plan.places = {"reference": self._places(), "candidate": self._places_in_candidate()}
         plan.without_outputs = {
-            name for name, pair in self.pairs.calls.items() if self.golden.returned[name] and not pair.outputs
+            name
+            for name, pair in self.pairs.calls.items()
+            if self.golden.returned[name] and not pair.outputs and not pair.hides_outputs
         }
         return plan
 
@@ -129,7 +131,10 @@ class _Planning:
 
     def _outputs(self, name: str) -> list[int]:
         """The positions of the outputs that are compared: all of them, if the candidate has none of them."""
-        return list(self.pairs.calls[name].outputs) or list(range(len(self.golden.outputs[name])))
+        pair = self.pairs.calls[name]
+        if pair.hides_outputs:
+            return []
+        return list(pair.outputs) or list(range(len(self.golden.outputs[name])))
 
     def _keyed(self, key: str, identity: Hashable) -> str:
         first = self.owner.setdefault(identity, key)
