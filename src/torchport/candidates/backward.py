@@ -106,19 +106,21 @@ def _run(pair: ModelPair, loss: Loss | None, steps: Steps, scratch: Scratch, *, 
     candidate.values.clear()
     flowing = golden.flowing
 
-    def cut(side: WatchedModel, parameters: Mapping[str, Tensor], witness: Witness | None = None) -> Store:
-        probe = Cut(plan, side.label, known, flowing, parameters, scratch.store())
-        side.run(probe, witness=witness)
-        return probe.found
+    def cut(side: WatchedModel, parameters: Mapping[str, Tensor], wide: Witness | None = None) -> Cut:
+        probe = Cut(plan, side.label, known, flowing, parameters, scratch.store(), is_wide=wide is not None)
+        side.run(probe, witness=wide)
+        return probe
 
     shown, truth = known, scratch.store()
     if measured:
         with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
-                shown = _in_the_candidates_dtype(pair.reference, dtype, lambda side: cut(side, ours.tensors))
+                shown = _in_the_candidates_dtype(
+                    pair.reference, dtype, lambda side: cut(side, ours.tensors).found
+                )
             truth = _truth(pair.reference, ours.tensors, cut) or truth
     with steps.step("run", "running the candidate"):
-        own = cut(pair.candidate, theirs.tensors)
+        own = cut(pair.candidate, theirs.tensors).found
     found = GradientsFound(
         flow=golden,
         plan=plan,
@@ -219,28 +221,23 @@ def _scalar(value: Any) -> Tensor:
 
 
 def _truth(
-    reference: WatchedModel, parameters: Mapping[str, Tensor], cut: Callable[..., Store]
+    reference: WatchedModel, parameters: Mapping[str, Tensor], cut: Callable[..., Cut]
 ) -> Store | None:
     """The gradients in float64; None if the model cannot be run in it.
 
-    A weight that is used outside the call of its module was not wide then, so that its gradient is rounded. The pass is
-    done again with such weights wide all the time.
+    A weight that is used outside the call of its module is not in float64 then. The pass is done again with such
+    weights in float64 all the time.
     """
 
-    def passed(always: Iterable[Tensor]) -> Store:
+    def passed(always: Iterable[Tensor]) -> Cut:
         with precision.in_float64(reference.names, always) as wide:
             return cut(reference.in_dtype(torch.float64), parameters, wide)
 
     try:
-        truth = passed(())
-        rounded = [parameters[key] for key in truth if key in parameters and not _is_wide(truth[key])]
-        return passed(rounded) if rounded else truth
+        probe = passed(())
+        return passed(probe.narrow).found if probe.narrow else probe.found
     except TorchportError:
         return None
-
-
-def _is_wide(gradient: Tensor) -> bool:
-    return gradient.dtype in (torch.float64, torch.complex128)
 
 
 def _in_the_candidates_dtype(

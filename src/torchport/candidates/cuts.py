@@ -21,7 +21,7 @@ from torchport.candidates.golden import GoldenPlan
 from torchport.candidates.leaves import Path
 from torchport.candidates.lockstep import at_places
 from torchport.candidates.masks import in_form_of
-from torchport.candidates.precision import like
+from torchport.candidates.precision import NARROW, like
 from torchport.candidates.probing import WatchedCall
 from torchport.candidates.stored_tensors import StoredTensors
 from torchport.trace.plan import input_keys, output_keys
@@ -91,6 +91,10 @@ class Cut:
     """The keys of the borders at which a gradient may arrive in the reference."""
     parameters: Mapping[str, Tensor]
     found: StoredTensors
+    is_wide: bool = False
+    """Whether all is computed in float64."""
+    narrow: list[Tensor] = field(default_factory=list)
+    """Parameters that were not in float64 when they were used, though all is to be; then `found` lacks gradients."""
     segments: list[_Segment] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -155,6 +159,10 @@ class Cut:
             if isinstance(variable, Tensor):
                 keys = [self.handed[variable]] if variable in self.handed else self.names.get(variable, [])
                 ends |= dict.fromkeys(keys, variable)
+        narrow = [end for end in ends.values() if self.is_wide and end.dtype in NARROW]
+        if narrow:
+            self.narrow += narrow
+            return
         is_compiled = any("CompiledFunction" in node.name() for node in nodes)
         # A graph that came past the borders is gone through again. Compiled code can be gone through only once.
         gradients = gradients_of(segment.starts, ends, keep_graph=not is_compiled)

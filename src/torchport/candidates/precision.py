@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_NARROW = (torch.float16, torch.bfloat16, torch.float32)
+NARROW = (torch.float16, torch.bfloat16, torch.float32)
 
 
 @contextmanager
@@ -65,7 +65,7 @@ class WideWeights:
     def widen(self, tensors: Iterable[Tensor]) -> None:
         self.widened.append(changed := [])
         for tensor in tensors:
-            if tensor.dtype in _NARROW and tensor in self.narrow:
+            if tensor.dtype in NARROW and tensor in self.narrow:
                 changed.append(tensor)
                 tensor.data = self.narrow[tensor].double()
 
@@ -101,12 +101,12 @@ class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _dtype(value: Any) -> Any:
-    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
+    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW else value
 
 
 def _tensor_or_dtype(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.double() if value.dtype in _NARROW else value
+        return value.double() if value.dtype in NARROW else value
     return _dtype(value)
 
 
