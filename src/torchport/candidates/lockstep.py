@@ -62,11 +62,15 @@ class LockStep:
             self.written[key] = in_form_of(golden, tensor).detach().clone()
         if is_handed_on or golden.shape != tensor.shape:
             return tensor
-        expected = tensor if is_same_mask(golden, tensor) else like(in_form_of(tensor, golden), tensor)
-        if expected.dtype == tensor.dtype and torch.equal(expected, tensor):
-            expected = tensor
+        is_same = _is_equal(golden, tensor) or is_same_mask(golden, tensor)
+        expected = tensor if is_same else like(in_form_of(tensor, golden), tensor)
         self.handed[identity_of(expected)] = (expected, stored)
         return expected
+
+
+def _is_equal(golden: Tensor, tensor: Tensor) -> bool:
+    is_alike = golden.dtype == tensor.dtype and golden.device == tensor.device
+    return is_alike and torch.equal(golden, tensor)
 
 
 def at_places(keys: Sequence[str], known: list[Path], places: list[Path]) -> list[tuple[str, int]]:
