@@ -141,3 +141,21 @@ def test_a_scale_that_is_folded_into_the_next_layer_passes(compare: Callable[...
     report = compare(model, candidate, torch.randn(8, 32))
     assert report.passed, report.first_divergence
     assert "together with scale" in (layer(report, "out").reason or "")
+
+
+def test_a_fault_in_a_layer_that_the_next_one_does_not_use_is_not_hidden() -> None:
+    class Halved(nn.ReLU):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * 0.5
+
+    class Beside(nn.Module):
+        def __init__(self, act: nn.Module) -> None:
+            super().__init__()
+            self.act, self.fc = act, nn.Linear(32, 32)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.act(x) + self.fc(x)
+
+    model, candidate = Beside(nn.ReLU()), Beside(Halved())
+    candidate.load_state_dict(model.state_dict())
+    assert failed(compare_models(model, candidate, torch.randn(8, 32))) == ["act"]

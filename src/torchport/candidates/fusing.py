@@ -113,7 +113,15 @@ class _Search:
         place = siblings.index(site)
         stretch = tuple(siblings[max(0, place - before) : place + after + 1])
         is_whole = len(stretch) == before + after + 1 and all(name in self.pairs.calls for name in stretch)
-        return stretch if is_whole else None
+        return stretch if is_whole and all(map(self._feeds, stretch, stretch[1:])) else None
+
+    def _feeds(self, name: str, following: str) -> bool:
+        """Whether a call is given what another one returns, so that what the one changes the other can change back."""
+        returned = [self.golden.value(identity) for identity in self.golden.outputs[name]]
+        given = self.golden.values_given(following)
+        return any(
+            one.shape == other.shape and torch.equal(one, other) for one in returned for other in given
+        )
 
     def _errors(self, stretches: list[Stretch]) -> dict[str, float]:
         """The error of the outputs of each call in lock-step, as a share of the golden value's size."""
