@@ -390,3 +390,57 @@ def test_a_backward_that_raises_is_the_candidates() -> None:
 
     with pytest.raises(RunError, match="TP0603: .*not written yet"):
         compare_gradients(net(), lambda x: Refusing.apply(net()(x)), X)
+
+
+def test_a_tensor_that_goes_past_the_borders_gets_its_gradient() -> None:
+    """A table is computed once from a parameter, and layers take it from an attribute rather than an argument."""
+
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(32, 32)
+            self.table = torch.zeros(32)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.fc(x) * self.table
+
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.linspace(0.5, 1.5, 32))
+            self.layers = nn.ModuleList(Inner() for _ in range(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            table = self.scale.exp().tanh()
+            for one in self.layers:
+                one.table = table  # type: ignore[assignment]
+                x = one(x)
+            return x * table
+
+    torch.manual_seed(0)
+    model = Root()
+    report = compare_gradients(model, honest(model), X)
+    assert report.passed, report.first_divergence
+    own = layer(report, "scale").own
+    assert own is not None and own.noise is not None and own.noise.floor_rms < 1e-3 * own.golden_rms
+
+
+def test_a_weight_that_is_used_outside_its_module_has_a_float64_truth() -> None:
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(32, 32)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.linear(self.fc(x).tanh(), self.fc.weight)
+
+    torch.manual_seed(0)
+    model, x = Root(), torch.randn(4, 7, 32)
+    report = compare_gradients(model, copy.deepcopy(model), x, loss=lambda y: y.square().sum())
+    own = layer(report, "fc.weight").own
+    assert report.passed and own is not None and own.noise is not None
+    golden = torch.autograd.grad(model(x).square().sum(), model.fc.weight)[0]
+    wide = copy.deepcopy(model).double()
+    truth = torch.autograd.grad(wide(x.double()).square().sum(), wide.fc.weight)[0]
+    expected = (golden - truth).square().mean().sqrt().item()
+    assert own.noise.floor_rms == pytest.approx(expected, rel=0.5)

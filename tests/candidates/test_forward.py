@@ -185,14 +185,26 @@ def test_a_module_that_is_called_twice_is_compared_at_both_calls() -> None:
     assert culprit(report) == "shared" and failed(report) == ["shared", "shared#1"]
 
 
-def test_another_number_of_calls_is_stated_and_blames_the_caller() -> None:
+def test_a_further_call_is_stated_and_blames_the_caller() -> None:
     model = Twice(times=2).eval()
     candidate = Twice(times=3).eval()
     candidate.load_state_dict(model.state_dict())
     report = compare_models(model, candidate, X)
-    assert culprit(report) == "Twice"
-    stated = "not compared: the candidate calls it 3 times where the reference calls it 2 times"
-    assert left_out(report) == {"shared": stated, "shared#1": stated}
+    assert culprit(report) == "Twice" and failed(report) == ["Twice"]
+    times = "the candidate calls it 3 times where the reference calls it 2 times"
+    for name in ("shared", "shared#1"):
+        assert layer(report, name).own is not None
+        assert layer(report, name).reason == f"{times}, and its other calls are not compared"
+
+
+def test_a_call_that_is_missing_is_stated_and_blames_the_caller() -> None:
+    model = Twice(times=3).eval()
+    candidate = Twice(times=2).eval()
+    candidate.load_state_dict(model.state_dict())
+    report = compare_models(model, candidate, X)
+    stated = "not compared: the candidate calls it 2 times where the reference calls it 3 times"
+    assert culprit(report) == "Twice" and left_out(report) == {"shared#2": stated}
+    assert layer(report, "shared#1").own is not None
 
 
 def test_several_outputs_are_told_apart() -> None:
@@ -288,7 +300,8 @@ def test_other_inputs_of_a_module_are_stated() -> None:
     report = compare_models(model, candidate, X)
     assert report.passed
     assert (
-        layer(report, "fc").reason == "its inputs are not compared: it is given 1 tensors, in the reference 2"
+        layer(report, "fc").reason
+        == "its other inputs are not compared: it is given 1 tensors, in the reference 2"
     )
 
 

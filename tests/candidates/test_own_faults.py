@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from torchport import compare_gradients, compare_models
-from torchport.candidates import cuts, golden
+from torchport.candidates import flow, golden
 from torchport.errors import CaptureError, RunError
 from torchport.runs.report import Report
 
@@ -101,7 +101,7 @@ def test_a_fault_of_ours_is_not_blamed_on_the_model(
     monkeypatch.setattr(golden.Recording, "leave", _broken)
     with pytest.raises(OfOurs):
         compare_models(model, copy.deepcopy(model), X)
-    monkeypatch.setattr(cuts.Flow, "enter", _broken)
+    monkeypatch.setattr(flow.Flow, "enter", _broken)
     with pytest.raises(OfOurs):
         compare_gradients(model, copy.deepcopy(model), X)
 

@@ -6,8 +6,7 @@ backward pass. The float64 truth and the culprit are those of the forward pass, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,28 @@ from torch import Tensor, nn
 
 from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
 from torchport.candidates import leaves, precision
-from torchport.candidates.checkpoints import gradients_at, without_gradients
-from torchport.candidates.cuts import Cut, Flow, Gradients, Starts
+from torchport.candidates.call_pairing import CallPairs, pair_calls
+from torchport.candidates.checkpoints import without_gradients
+from torchport.candidates.cuts import Cut
 from torchport.candidates.emulated import run_again
 from torchport.candidates.explaining import ComparedGradients
-from torchport.candidates.forward import notes_on, source_of
+from torchport.candidates.flow import Flow, Gradients
+from torchport.candidates.forward import source_of
+from torchport.candidates.fusing import fused_stretches, parameters_inside, with_fused
+from torchport.candidates.golden import make_plan
+from torchport.candidates.losses import Loss, starts_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
-from torchport.candidates.paths import own_parameters, parameters_of, uncompiled
+from torchport.candidates.parameter_pairs import (
+    must_take_gradients,
+    owners_of_parameters,
+    parameters_of_candidate,
+    parameters_of_reference,
+)
+from torchport.candidates.probing import Witness, Witnesses
 from torchport.candidates.return_plan import GradientsFound, compared_gradients_of, with_joined
 from torchport.candidates.state_rows import StateRuns, with_state
-from torchport.candidates.state_watch import StateWatch
+from torchport.candidates.stored_tensors import RenamedTensors, Scratch, StoredTensors, scratch_folder
 from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
 from torchport.candidates.watched_model import WatchedModel
@@ -36,9 +46,10 @@ from torchport.errors import RunError, TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
 from torchport.runs.report import Report
+from torchport.trace.plan import input_key, output_key
 
-Loss = Callable[[Any], Tensor]
-SEED = 0
+RunCut = Callable[..., Cut]
+"""Runs a model with the graph cut at every border: the model, its parameters, a witness, whether all is in float64."""
 
 
 def compare_gradients(
@@ -67,97 +78,93 @@ def compare_gradients(
     rules, allowed = rules_for(rtol, atol), find_arithmetic(arithmetic)
     with alone():
         pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
-    _must_take_gradients(pair)
+    must_take_gradients(pair)
     steps = Steps()
-    with undisturbed(pair), without_gradients(*pair.models), torch.enable_grad():
-        comparison = _run(pair, loss, StateRuns.of(pair, state), steps, measured=rules is NOISE_FLOOR)
-    if not explain:
-        comparison.subject = None
-    name = f"{pair.reference.root}_gradients"
-    return judge(comparison, name, rules, allowed, None if out is None else Path(out), steps)
+    with scratch_folder() as scratch:
+        with undisturbed(pair), without_gradients(*pair.models), torch.enable_grad():
+            states = StateRuns.of(pair, state)
+            comparison = _run(pair, loss, states, steps, scratch, measured=rules is NOISE_FLOOR)
+        if not explain:
+            comparison.subject = None
+        name = f"{pair.reference.root}_gradients"
+        return judge(comparison, name, rules, allowed, None if out is None else Path(out), steps)
 
 
-@dataclass(frozen=True)
-class _Parameters:
-    """Of one side, by the reference's name; a tied one has one name."""
-
-    tensors: dict[str, Tensor]
-    absent: dict[str, str]
-
-
-def _run(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, *, measured: bool) -> Comparison:
-    ours = _Parameters({uncompiled(name): one for name, one in pair.reference.model.named_parameters()}, {})
-    theirs = _partners(pair, ours.tensors)
-    golden = Flow()
-    candidate = Flow(golden=golden)
+def _run(
+    pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, scratch: Scratch, *, measured: bool
+) -> Comparison:
+    ours = parameters_of_reference(pair)
+    theirs = parameters_of_candidate(pair, ours.tensors)
+    golden, candidate = Flow(values=scratch.store()), Flow(values=scratch.store())
+    known, arrived = scratch.store(), scratch.store()
     with steps.step("capture", "running the reference"):
-        expected, known = _flow(pair.reference, golden, loss, ours.tensors, state.golden)
-        if not any(gradient is not None for gradient in known.values()):
+        expected = _flow(pair.reference, golden, loss, ours.tensors, known, state.golden)
+        if not known:
             raise UsageError("TP0801", f"no gradient flows in {pair.reference.root}: nothing can be compared")
     with steps.step("run", "running the candidate"):
-        got, chained = _flow(pair.candidate, candidate, loss, theirs.tensors, state.chained)
-    if got != expected:
+        got = _flow(pair.candidate, candidate, loss, theirs.tensors, arrived, state.chained)
+    if not leaves.is_same_structure(got, expected):
         message = (
             f"the candidate returns {leaves.described(got)} where {leaves.described(expected)} was expected"
         )
         raise RunError("TP0603", message, where=pair.source)
-    why_not = pair.why_not(golden, candidate)
-
-    def compared(name: str) -> bool:
-        return name in golden.calls and name not in why_not
-
-    def with_inputs(name: str) -> bool:
-        return leaves.partners(golden.given_at[name], candidate.given_at[name]) is not None
+    pairs = pair_calls(golden, candidate, pair.absent, pair.groups, pair.closed)
+    pair = pair.with_calls(pairs.known_as(golden))
+    stretches = fused_stretches(pair, golden, candidate, pairs)
+    pairs, owners = with_fused(pairs, stretches), owners_of_parameters(pair.reference.model)
+    plan = make_plan(golden, candidate, pairs, source=partial(source_of, pair, pairs, candidate))
+    plan.values = golden.values
+    candidate.values.clear()
+    flowing = golden.flowing
 
     def cut(
-        side: WatchedModel, parameters: Mapping[str, Tensor], witness: StateWatch | None = None
-    ) -> Gradients:
-        probe = Cut(golden, known, compared, with_inputs)
+        side: WatchedModel,
+        parameters: Mapping[str, Tensor],
+        witness: Witness | None = None,
+        *,
+        is_wide: bool = False,
+    ) -> Cut:
+        errors = side.errors_with_a_code
+        probe = Cut(plan, side.label, known, flowing, parameters, scratch.store, errors, is_wide)
+        side.run(probe, witness=witness)
+        return probe
 
-        def back(_: Any) -> Gradients:
-            with side.errors_with_a_code():
-                return gradients_at(probe, probe.starts, parameters)
-
-        gradients: Gradients = side.run(probe, back, witness)
-        return gradients
-
-    shown, truth = known, {}
+    shown, truth = known, scratch.store()
     if measured:
         with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
                 shown = _in_the_candidates_dtype(
-                    pair.reference, dtype, lambda side: cut(side, ours.tensors, state.coarser)
+                    pair.reference, dtype, lambda side: cut(side, ours.tensors, state.coarser).found
                 )
-            truth = _truth(pair.reference, lambda side: cut(side, ours.tensors, state.truth))
+            truth = _truth(pair.reference, ours.tensors, state.truth, cut) or truth
     with steps.step("run", "running the candidate"):
-        own = cut(pair.candidate, theirs.tensors, state.own)
+        own = cut(pair.candidate, theirs.tensors, state.own).found
     found = GradientsFound(
         flow=golden,
-        compared=compared,
-        with_inputs=with_inputs,
-        why_not=why_not,
-        absent=theirs.absent,
-        owners=_owners(pair.reference.model),
+        plan=plan,
+        why_not=pairs.why_not,
+        absent=theirs.absent | parameters_inside(stretches, golden, owners),
+        owners=owners,
         golden=known,
         shown=shown,
         truth=truth,
         own=own,
-        chained=chained,
-        source=lambda call: source_of(pair, candidate.calls, call),
+        chained=RenamedTensors(arrived, _keys_in_candidate(pairs)),
+        new_store=scratch.store,
     )
-    comparison = compared_gradients_of(found)
+    comparison, rows = compared_gradients_of(found)
     if measured:
-        ends = partial(_ends, pair, loss, ours.tensors)
-        comparison.ends = lambda: with_joined(ends(None), comparison)
-        comparison.emulate_all = lambda arithmetic: with_joined(ends(arithmetic), comparison)
-        comparison.emulate = lambda arithmetic, _: _emulated(
-            pair, arithmetic, lambda side: cut(side, ours.tensors)
+        ends = partial(_ends, pair, loss, ours.tensors, scratch)
+        comparison.ends = lambda: with_joined(ends(None), rows)
+        comparison.emulate_all = lambda arithmetic: with_joined(ends(arithmetic), rows)
+        comparison.emulate = lambda arithmetic, _: _if_it_runs(
+            pair, arithmetic, lambda side: cut(side, ours.tensors).found
         )
-    comparison.notes = notes_on(pair, filter(compared, golden.calls), golden, candidate)
+    comparison.notes = pairs.notes
     comparison.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
     comparison.subject = ComparedGradients(
-        ComparedModels(pair, golden.plan(compared, with_inputs)),
-        {key: gradient for key, gradient in known.items() if gradient is not None},
+        ComparedModels(pair, plan, plan.without_outputs),
+        known,
         comparison.golden,
         comparison.lockstep,
         found.calls_with,
@@ -165,41 +172,14 @@ def _run(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, *, 
     return with_state(comparison, state, first=True)
 
 
-def _must_take_gradients(pair: ModelPair) -> None:
-    for side in (pair.reference, pair.candidate):
-        for name, parameter in parameters_of(side.model).items():
-            if parameter.is_inference():
-                message = f"{name} of the {side.label} was made in inference mode, so that no gradient can flow to it"
-                raise UsageError("TP0801", message, fix="make the model outside of torch.inference_mode()")
-
-
-def _partners(pair: ModelPair, ours: Mapping[str, Tensor]) -> _Parameters:
-    """The candidate's parameter for each of the reference's, which goes by any of its names where it is tied."""
-    known = own_parameters(pair.candidate.model)
-    if not known and pair.candidate.is_function:
-        known = parameters_of(pair.reference.model)  # those that the function uses get a gradient
-    names: dict[Tensor, list[str]] = {}
-    for name, parameter in parameters_of(pair.reference.model).items():
-        names.setdefault(parameter, []).append(name)
-    tensors, absent = {}, {}
-    for name, parameter in ours.items():
-        targets = [pair.partner[other] for other in names[parameter]]
-        there = [known[target] for target in targets if target is not None and target in known]
-        if there:
-            tensors[name] = there[0]
-        elif targets == [None]:
-            absent[name] = "map= leaves it out"
-        else:
-            absent[name] = "the candidate has no such parameter"
-    return _Parameters(tensors, absent)
-
-
-def _owners(model: nn.Module) -> dict[str, list[str]]:
-    """For each parameter the paths of the modules that hold it."""
-    names: dict[Tensor, list[str]] = {}
-    for name, parameter in parameters_of(model).items():
-        names.setdefault(parameter, []).append(name)
-    return {every[0]: [name.rpartition(".")[0] for name in every] for every in names.values()}
+def _keys_in_candidate(pairs: CallPairs) -> dict[str, str]:
+    """For each key of a border in the reference that in the candidate's own run."""
+    found: dict[str, str] = {}
+    for name, pair in pairs.calls.items():
+        other = pair.candidate
+        found |= {input_key(name, index): input_key(other, place) for index, place in pair.inputs.items()}
+        found |= {output_key(name, index): output_key(other, place) for index, place in pair.outputs.items()}
+    return found
 
 
 def _flow(
@@ -207,79 +187,79 @@ def _flow(
     probe: Flow,
     loss: Loss | None,
     parameters: Mapping[str, Tensor],
-    witness: StateWatch | None = None,
-) -> tuple[Any, Gradients]:
-    """One forward and backward pass: the structure of the outputs, and the gradients at every border."""
+    found: StoredTensors,
+    witness: Witness | None = None,
+) -> Any:
+    """One forward and backward pass: the structure of the outputs. The gradients at every border go to `found`."""
 
-    def back(result: Any) -> tuple[Any, Gradients]:
+    def back(result: Any) -> Any:
         structure = leaves.structure(result)
-        outputs = [tensor for _, tensor in leaves.tensors(result)]
         with side.errors_with_a_code():
-            starts: Starts = _cotangents(outputs) if loss is None else [(_scalar(loss(result)), None)]
-            return structure, gradients_at(probe, starts, parameters)
+            gradients = probe.gradients(starts_of(result, loss), parameters)
+        while gradients:
+            found.__setitem__(*gradients.popitem())
+        return structure
 
-    flow: tuple[Any, Gradients] = side.deterministic(probe, back, witness)
-    return flow
-
-
-def _cotangents(outputs: list[Tensor]) -> list[tuple[Tensor, Tensor | None]]:
-    random = torch.Generator().manual_seed(SEED)
-    found: list[tuple[Tensor, Tensor | None]] = []
-    for output in outputs:
-        if output.is_floating_point():
-            found.append((output, torch.randn(output.shape, generator=random).to(output)))
-        elif output.is_complex():
-            numbers = torch.randn(output.shape, generator=random, dtype=torch.complex64)
-            found.append((output, numbers.to(output)))
-    return found
+    return side.deterministic(probe, back, witness)
 
 
-def _scalar(value: Any) -> Tensor:
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        raise UsageError("TP0801", "loss= does not give a scalar tensor", fix="return for example x.sum()")
-    return value
+def _truth(
+    reference: WatchedModel, parameters: Mapping[str, Tensor], witness: Witness, cut: RunCut
+) -> StoredTensors | None:
+    """The gradients in float64; None if the model cannot be run in it.
 
+    A weight that is used outside the call of its module is not in float64 then. The pass is done again with such
+    weights in float64 all the time.
+    """
 
-def _truth(reference: WatchedModel, cut: Callable[[WatchedModel], Gradients]) -> Gradients:
+    def passed(always: Iterable[Tensor]) -> Cut:
+        with precision.in_float64(reference.model, reference.names, always) as wide:
+            side = reference.in_dtype(torch.float64)
+            return cut(side, parameters, Witnesses(wide, witness), is_wide=True)
+
     try:
-        with precision.in_float64(reference.model):
-            return cut(reference.in_dtype(torch.float64))
+        probe = passed(())
+        return passed(probe.narrow).found if probe.narrow else probe.found
     except TorchportError:
-        return {}
-
-
-def _emulated(
-    pair: ModelPair, arithmetic: Arithmetic, cut: Callable[[WatchedModel], Gradients]
-) -> Mapping[str, Tensor]:
-    """The gradients of the reference in a class of arithmetic, from golden values."""
-    return _there(pair, arithmetic, cut)
+        return None
 
 
 def _ends(
-    pair: ModelPair, loss: Loss | None, parameters: Mapping[str, Tensor], arithmetic: Arithmetic | None
-) -> Mapping[str, Tensor]:
+    pair: ModelPair,
+    loss: Loss | None,
+    parameters: Mapping[str, Tensor],
+    scratch: Scratch,
+    arithmetic: Arithmetic | None,
+) -> Gradients:
     """The gradients of the whole reference in a class of arithmetic, or in float64."""
-    return _there(pair, arithmetic, lambda side: _flow(side, Flow(), loss, parameters)[1])
+
+    def flowed(side: WatchedModel) -> Gradients:
+        found = scratch.store()
+        _flow(side, Flow(values=scratch.store()), loss, parameters, found)
+        return found
+
+    return _if_it_runs(pair, arithmetic, flowed)
 
 
-def _there(
+def _if_it_runs(
     pair: ModelPair, arithmetic: Arithmetic | None, run: Callable[[WatchedModel], Gradients]
-) -> Mapping[str, Tensor]:
-    """Those gradients that are there; none if the reference cannot be run so."""
+) -> Gradients:
+    """The gradients of the reference in a class of arithmetic, or in float64; none if it cannot be run so."""
     try:
         with (
             undisturbed(pair),
+            without_gradients(*pair.models),
             torch.enable_grad(),
             run_again(pair.reference, pair.coarser, arithmetic) as side,
         ):
-            return {key: value for key, value in run(side).items() if value is not None}
+            return run(side)
     except TorchportError:
         return {}
 
 
 def _in_the_candidates_dtype(
-    reference: WatchedModel, dtype: torch.dtype, cut: Callable[[WatchedModel], Gradients]
-) -> Gradients:
+    reference: WatchedModel, dtype: torch.dtype, cut: Callable[[WatchedModel], StoredTensors]
+) -> StoredTensors:
     try:
         with precision.in_dtype(reference.model, dtype):
             return cut(reference.in_dtype(dtype))

@@ -6,59 +6,90 @@ recording gradients at first, and goes back by itself through what it then compu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import Node
-
-from torchport.candidates.cuts import Cut, Flow, Gradients, Starts, gradients_of
+from torch.autograd.graph import Node, saved_tensors_hooks
 
 _REENTRANT = "CheckpointFunctionBackward"
 
 
-def gradients_at(probe: Flow | Cut, starts: Starts, parameters: Mapping[str, Tensor]) -> Gradients:
-    """The gradient of each parameter and at each border that the probe knows, None where none arrives.
-
-    No parameter may have a gradient before, see `without_gradients`.
-    """
-    if not _is_reentrant(start for start, _ in starts):
-        return gradients_of(_recorded([*starts, *probe.further_starts()]), {**probe.ends, **parameters})
-    try:
-        probe.note_arrivals()
-        _go_back(starts)
-        _go_back(probe.further_starts())
-        found = {name: parameter.grad for name, parameter in parameters.items()}
-        return {**probe.arrivals(), **found}
-    finally:
-        for parameter in parameters.values():
-            parameter.grad = None
+def may_be_in_a_checkpoint() -> bool:
+    """Whether gradients are not recorded, or what is saved for them goes through hooks, as a checkpoint has it."""
+    return not torch.is_grad_enabled() or _saves_through_hooks()
 
 
-def _go_back(starts: Starts) -> None:
-    if _recorded(starts):
-        outputs, given = zip(*_recorded(starts), strict=True)
-        torch.autograd.backward(outputs, given)
+def _saves_through_hooks() -> bool:
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
-def _recorded(starts: Starts) -> Starts:
-    return [(start, gradient) for start, gradient in starts if start.requires_grad]
-
-
-def _is_reentrant(starts: Iterable[Tensor]) -> bool:
-    """Whether the way back leads through a reentrant checkpoint, which only `backward` can go through."""
-    waiting: list[Node] = [start.grad_fn for start in starts if start.grad_fn is not None]
-    known: set[Node] = set()
+def nodes_behind(nodes: Iterable[Node]) -> set[Node]:
+    """The nodes that a backward pass from these nodes comes to."""
+    waiting, known = list(nodes), set[Node]()
     while waiting:
         node = waiting.pop()
-        if node in known:
-            continue
-        if node.name() == _REENTRANT:
-            return True
-        known.add(node)
-        waiting += [following for following, _ in node.next_functions if following is not None]
-    return False
+        if node not in known:
+            known.add(node)
+            waiting += [following for following, _ in node.next_functions if following is not None]
+    return known
+
+
+def is_reentrant(nodes: Iterable[Node]) -> bool:
+    """Whether a reentrant checkpoint is among the nodes of a graph, which only `backward` can go through."""
+    return any(node.name() == _REENTRANT for node in nodes)
+
+
+def recorded_and_remembered(*, record: bool) -> ExitStack:
+    """Until it is closed, what is saved for gradients is kept, and with `record` gradients are recorded.
+
+    Inside of a checkpoint, such a part of it can be gone back through without being computed again.
+    """
+    modes = ExitStack()
+    if record and not torch.is_grad_enabled():
+        modes.enter_context(torch.enable_grad())
+    if _saves_through_hooks():
+        kept: AbstractContextManager[None] = saved_tensors_hooks(_as_it_is, _as_it_is)
+        modes.enter_context(kept)
+    return modes
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+class GoldenBridge(torch.autograd.Function):
+    """Hands on golden outputs of a call and, on the way back, golden gradients of its inputs.
+
+    The gradients that arrive at the outputs are noted.
+    """
+
+    @staticmethod
+    def over(
+        inputs: Sequence[tuple[Tensor, Tensor]],
+        outputs: Sequence[Tensor],
+        note: Callable[[Sequence[Tensor | None]], None],
+    ) -> tuple[Tensor, ...]:
+        """`inputs` are tensors with their golden gradients, `outputs` golden values."""
+        # A result wants a gradient only if an operand does, and there may be no input that does.
+        operands = (torch.empty(0, requires_grad=True), *(tensor for tensor, _ in inputs))
+        gradients = (None, *(gradient for _, gradient in inputs))
+        values = [output.detach() for output in outputs]
+        found: tuple[Tensor, ...] = GoldenBridge.apply(values, gradients, note, *operands)  # type: ignore[no-untyped-call]
+        return found
+
+    @staticmethod
+    def forward(ctx: Any, values: Any, gradients: Any, note: Any, *operands: Tensor) -> Any:
+        ctx.gradients, ctx.note = gradients, note
+        ctx.set_materialize_grads(False)
+        return tuple(value.clone() for value in values)
+
+    @staticmethod
+    def backward(ctx: Any, *arriving: Tensor | None) -> Any:
+        ctx.note(arriving)
+        return None, None, None, *ctx.gradients
 
 
 @contextmanager

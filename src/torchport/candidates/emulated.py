@@ -73,7 +73,7 @@ def emulated_forward(
 
     Nothing if the reference cannot be run so.
     """
-    probe, mode = LockStep(plan), Emulated(arithmetic)
+    probe, mode = LockStep(plan, "reference"), Emulated(arithmetic)
     side = reference if dtype is None else reference.in_dtype(dtype)
     cast = nullcontext() if dtype is None else precision.in_dtype(reference.model, dtype)
     mode.is_on = False

@@ -5,7 +5,7 @@ In: two models, or a model and a function, and the inputs of both. Out: a report
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,17 @@ from torch import Tensor, nn
 
 from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
 from torchport.candidates import leaves, precision
-from torchport.candidates.cuts import Flow
+from torchport.candidates.call_log import CallLog
+from torchport.candidates.call_pairing import CallPairs, pair_calls
 from torchport.candidates.emulated import emulated_forward, run_again
 from torchport.candidates.explaining import ComparedValues
+from torchport.candidates.fusing import fused_stretches, with_fused
 from torchport.candidates.golden import GoldenPlan, Recording, make_plan
-from torchport.candidates.leaves import partners
 from torchport.candidates.lockstep import LockStep
+from torchport.candidates.masks import in_form_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
-from torchport.candidates.probing import WatchedCall
+from torchport.candidates.probing import WatchedCall, Witnesses
 from torchport.candidates.state_rows import StateRuns, with_state
 from torchport.candidates.state_watch import StateWatch
 from torchport.candidates.suspects import ComparedModels
@@ -34,7 +36,8 @@ from torchport.errors import TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
 from torchport.runs.report import Report
-from torchport.trace.plan import output_keys
+from torchport.trace.plan import input_key
+from torchport.trace.residual import residual
 
 
 def compare_forward(
@@ -77,36 +80,32 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
         got = leaves.structure(pair.candidate.deterministic(candidate, witness=state.chained))
     if not any(leaf is Tensor for _, leaf in expected):
         raise UsageError("TP0801", f"{pair.reference.root} returns no tensor: there is nothing to compare")
-    why_not = pair.why_not(golden, candidate)
-    plan = make_plan(
-        golden,
-        lambda name: name not in why_not,
-        with_inputs=lambda name: partners(golden.given_at[name], candidate.given_at[name]) is not None,
-        source=lambda call: source_of(pair, candidate.calls, call),
-    )
-    wrong = _wrong_outputs(plan, candidate, expected, got)
+    pairs = pair_calls(golden, candidate, pair.absent, pair.groups, pair.closed)
+    pair = pair.with_calls(pairs.known_as(golden))
+    pairs = with_fused(pairs, fused_stretches(pair, golden, candidate, pairs))
+    plan = make_plan(golden, candidate, pairs, source=partial(source_of, pair, pairs, candidate))
+    wrong = _wrong_outputs(plan, candidate, pairs, expected, got)
     comparison = Comparison(
         plan=plan,
         golden=plan.values,
-        chained=_chained(plan, candidate, set(wrong)),
-        uncompared=[
-            not_compared(call, why_not[name]) for name, call in golden.calls.items() if name in why_not
-        ],
+        chained=_chained(plan, pairs, candidate, set(wrong)),
+        uncompared=[not_compared(golden.calls[name], why) for name, why in pairs.why_not.items()],
         order=[name for kind, name in golden.events if kind == "exit"],
         reasons={key: why for name, why in wrong.items() for key in plan.calls[name].outputs},
-        notes=notes_on(pair, plan.calls, golden, candidate),
+        notes=pairs.notes,
+        labels=_labels(plan),
     )
     if measured:
         with steps.step("capture", "running the reference"):
             if (dtype := pair.coarser) is not None:
                 comparison.precision = str(dtype).removeprefix("torch.")
                 comparison.golden = _in_the_candidates_dtype(pair.reference, plan, dtype, state.coarser)
-            comparison.truth = _truth(pair.reference, plan, state.truth)
+            comparison.distances = _distances(comparison.golden, _truth(pair.reference, plan, state.truth))
             comparison.emulate = partial(_emulated, pair, plan)
             comparison.ends = partial(_ends, pair, plan, None)
             comparison.emulate_all = partial(_ends, pair, plan)
     with steps.step("run", "running the candidate"):
-        probe = LockStep(plan, set(wrong))
+        probe = LockStep(plan, "candidate", set(wrong))
         try:
             pair.candidate.run(probe, witness=state.own)
         except TorchportError as error:
@@ -117,74 +116,58 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
     return with_state(comparison, state)
 
 
-def source_of(pair: ModelPair, candidate: Mapping[str, WatchedCall], call: WatchedCall) -> str | None:
+def source_of(pair: ModelPair, pairs: CallPairs, candidate: CallLog[Any], call: WatchedCall) -> str | None:
     """The candidate's line, where the fault would be mended; the reference's where torch makes the call."""
     if call.parent is None:
         return pair.source or call.source
-    return candidate[call.name].source or call.source
+    return candidate.calls[pairs.calls[call.name].candidate].source or call.source
 
 
-def _wrong_outputs(plan: GoldenPlan, candidate: Recording, expected: Any, got: Any) -> dict[str, str]:
+def _wrong_outputs(
+    plan: GoldenPlan, candidate: Recording, pairs: CallPairs, expected: Any, got: Any
+) -> dict[str, str]:
     """The calls that give something else than the reference's: for the model itself, in another structure."""
     found = {}
     for name, step in plan.calls.items():
-        if step.parent is None and got != expected:
+        if step.parent is None and not leaves.is_same_structure(got, expected):
             found[name] = f"returns {leaves.described(got)} where {leaves.described(expected)} was expected"
-        elif partners(plan.returned_at[name], candidate.returned_at[name]) is None:
-            count = len(candidate.outputs[name])
+        elif name in plan.without_outputs:
+            count = len(candidate.outputs[pairs.calls[name].candidate])
             found[name] = f"returns {count} tensors where {len(step.outputs)} were expected"
     return found
 
 
-def _chained(plan: GoldenPlan, candidate: Recording, wrong: set[str]) -> dict[str, Tensor]:
+def _chained(plan: GoldenPlan, pairs: CallPairs, candidate: Recording, wrong: set[str]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name in plan.calls.keys() - wrong:
-        chosen = partners(plan.returned_at[name], candidate.returned_at[name]) or []
-        for key, index in zip(output_keys(name, len(chosen)), chosen, strict=True):
-            found[key] = candidate.values[candidate.outputs[name][index]]
+        pair = pairs.calls[name]
+        for key, index in zip(plan.calls[name].outputs, pair.outputs.values(), strict=True):
+            value = candidate.values[candidate.outputs[pair.candidate][index]]
+            found[key] = in_form_of(plan.value(key), value)
     return found
 
 
-def notes_on(
-    pair: ModelPair, names: Iterable[str], golden: Recording | Flow, candidate: Recording | Flow
-) -> dict[str, str]:
-    """What is not compared of calls that are."""
-    notes = {}
-    for name in names:
-        notes[name] = [
-            note
-            for note in (
-                pair.closed.get(golden.calls[name].path),
-                _note_on_inputs(name, golden, candidate),
-                _note_on_outputs(name, golden, candidate),
-            )
-            if note is not None
-        ]
-    return {name: "; ".join(found) for name, found in notes.items() if found}
+def _labels(plan: GoldenPlan) -> dict[str, str]:
+    """What inputs are called of which not all are compared, so that their numbers are not those in the list."""
+    return {
+        key: f"input {key.rpartition('<')[2]} of {step.name}"
+        for step in plan.calls.values()
+        for index, key in enumerate(step.inputs)
+        if key != input_key(step.name, index)
+    }
 
 
-def _note_on_inputs(name: str, golden: Recording | Flow, candidate: Recording | Flow) -> str | None:
-    ours, theirs = len(golden.inputs[name]), len(candidate.inputs[name])
-    if ours == theirs:
-        return None
-    has_partners = partners(golden.given_at[name], candidate.given_at[name]) is not None
-    which = "other inputs are" if has_partners else "inputs are"
-    return f"its {which} not compared: it is given {theirs} tensors, in the reference {ours}"
-
-
-def _note_on_outputs(name: str, golden: Recording | Flow, candidate: Recording | Flow) -> str | None:
-    ours, theirs = len(golden.outputs[name]), len(candidate.outputs[name])
-    if ours >= theirs:
-        return None
-    return f"its other outputs are not compared: it returns {theirs} tensors, in the reference {ours}"
+def _distances(golden: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    found = {key: residual(golden[key], value) for key, value in truth.items() if key in golden}
+    return {key: distance for key, distance in found.items() if distance is not None}
 
 
 def _truth(reference: WatchedModel, plan: GoldenPlan, witness: StateWatch) -> dict[str, Tensor]:
     """Each call in float64, from golden inputs; nothing where the model cannot be run in float64."""
-    probe = LockStep(plan)
+    probe = LockStep(plan, "reference")
     try:
-        with precision.in_float64(reference.model):
-            reference.in_dtype(torch.float64).run(probe, witness=witness)
+        with precision.in_float64(reference.model, reference.names) as wide:
+            reference.in_dtype(torch.float64).run(probe, witness=Witnesses(wide, witness))
     except TorchportError:
         return {}
     return probe.written
@@ -204,15 +187,15 @@ def _ends(pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic | None) -> M
             result = side.run(Passive())
     except TorchportError:
         return {}
-    tensors = [tensor for _, tensor in leaves.tensors(result)]
-    return dict(zip(plan.calls[plan.root].outputs, tensors, strict=True))
+    tensors, places = dict(leaves.tensors(result)), plan.places["reference"].returned[plan.root]
+    return {key: tensors[place] for key, place in zip(plan.calls[plan.root].outputs, places, strict=True)}
 
 
 def _in_the_candidates_dtype(
     reference: WatchedModel, plan: GoldenPlan, dtype: torch.dtype, witness: StateWatch
 ) -> dict[str, Tensor]:
     """What the reference computes in the dtype of a coarser candidate, from golden inputs."""
-    probe = LockStep(plan)
+    probe = LockStep(plan, "reference")
     try:
         with precision.in_dtype(reference.model, dtype):
             reference.in_dtype(dtype).run(probe, witness=witness)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchport.candidates.call_log import CallLog
+from torchport.candidates.call_pairing import CallPairs
 from torchport.candidates.leaves import Path
 from torchport.candidates.probing import NotRepeated, WatchedCall
-from torchport.trace.plan import Call, Event, Plan, input_keys, output_keys
+from torchport.trace.plan import Call, Plan, input_key, output_key
 
 TensorIdentity = tuple[int, int]
 """Which tensor it is, and how often it had been written to, or the hash of its values where that is not known."""
@@ -27,93 +30,137 @@ def bytes_of(tensor: Tensor) -> bytes:
 
 
 @dataclass
-class Recording(NotRepeated):
+class Recording(CallLog[TensorIdentity], NotRepeated):
     """A probe that changes nothing. One tensor at two borders is one value."""
 
-    calls: dict[str, WatchedCall] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-    inputs: dict[str, list[TensorIdentity]] = field(default_factory=dict)
-    outputs: dict[str, list[TensorIdentity]] = field(default_factory=dict)
-    given_at: dict[str, list[Path]] = field(default_factory=dict)
-    returned_at: dict[str, list[Path]] = field(default_factory=dict)
-    """Where the inputs and outputs of each call are among its parameters and in its result."""
     values: dict[TensorIdentity, Tensor] = field(default_factory=dict)
     alive: list[Tensor] = field(default_factory=list)
     """Keeps tensors from being freed, so that no two have the same identity."""
-    failed: set[str] = field(default_factory=set)
-    """The calls that ended in an error."""
 
     def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
-        self.calls[call.name] = call
-        self.given_at[call.name] = places
-        self.events.append(("enter", call.name))
+        self.log_enter(call, tensors, places)
         self.inputs[call.name] = [self._kept(tensor) for tensor in tensors]
         return tensors
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
-        self.events.append(("exit", call.name))
-        self.returned_at[call.name] = places
+        self.log_leave(call, tensors, places)
         self.outputs[call.name] = [self._kept(tensor) for tensor in tensors]
         return tensors
 
-    def raised(self, call: WatchedCall) -> None:
-        self.failed.add(call.name)
-        self.leave(call, [], [])
+    def value(self, identity: TensorIdentity) -> Tensor:
+        return self.values[identity]
 
     def _kept(self, tensor: Tensor) -> TensorIdentity:
         identity = identity_of(tensor)
-        self.alive.append(tensor)
         if identity not in self.values:
+            self.alive.append(tensor)
             self.values[identity] = tensor.detach().clone()
         return identity
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the tensor of each key of a call is in one of the two models, in the order of the keys."""
+
+    given: Mapping[str, list[Path]]
+    returned: Mapping[str, list[Path]]
 
 
 @dataclass
 class GoldenPlan(Plan):
     """The calls that are compared, with the golden value of each of their keys, by its own key or an alias."""
 
-    values: dict[str, Tensor] = field(default_factory=dict)
-    given_at: dict[str, list[Path]] = field(default_factory=dict)
-    returned_at: dict[str, list[Path]] = field(default_factory=dict)
+    values: Mapping[str, Tensor] = field(default_factory=dict)
+    places: dict[str, Places] = field(default_factory=dict)
+    """For the reference and for the candidate."""
+    without_outputs: set[str] = field(default_factory=set)
+    """Calls of the candidate that return nothing that stands for an output of the reference's."""
 
     def value(self, key: str) -> Tensor:
         return self.values[self.resolve(key)]
 
 
 def make_plan(
-    golden: Recording,
-    compared: Callable[[str], bool],
+    golden: CallLog[Any],
+    candidate: CallLog[Any],
+    pairs: CallPairs,
     *,
-    with_inputs: Callable[[str], bool] = lambda _: True,
-    source: Callable[[WatchedCall], str | None] = lambda call: call.source,
+    source: Callable[[WatchedCall], str | None],
 ) -> GoldenPlan:
-    """The plan of the calls that `compared` picks; a call's parent is the nearest one that is picked, too."""
-    root = next(iter(golden.calls))
-    plan = GoldenPlan(root, given_at=golden.given_at, returned_at=golden.returned_at)
-    owner: dict[TensorIdentity, str] = {}
+    """The plan of the calls that are paired; a call's parent is the nearest one that is paired, too."""
+    return _Planning(golden, candidate, pairs, source).plan()
 
-    def keyed(keys: list[str], identities: list[TensorIdentity]) -> list[str]:
-        for key, identity in zip(keys, identities, strict=True):
-            first = owner.setdefault(identity, key)
-            if first == key:
-                plan.values[key] = golden.values[identity]
+
+@dataclass
+class _Planning:
+    golden: CallLog[Any]
+    candidate: CallLog[Any]
+    pairs: CallPairs
+    source: Callable[[WatchedCall], str | None]
+    owner: dict[Hashable, str] = field(default_factory=dict)
+    values: dict[str, Tensor] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+
+    def plan(self) -> GoldenPlan:
+        plan = GoldenPlan(self.golden.root, aliases=self.aliases)
+        inputs: dict[str, list[str]] = {}
+        for kind, name in self.golden.events:
+            if name not in self.pairs.calls:
+                continue
+            plan.events.append((kind, name))
+            if kind == "enter":
+                inputs[name] = self._inputs(name)
             else:
-                plan.aliases[key] = first
-        return keys
+                plan.calls[name] = self._call(name, inputs[name])
+        plan.values = self.values
+        plan.places = {"reference": self._places(), "candidate": self._places_in_candidate()}
+        plan.without_outputs = {
+            name
+            for name, pair in self.pairs.calls.items()
+            if self.golden.returned[name] and not pair.outputs and not pair.hides_outputs
+        }
+        return plan
 
-    inputs: dict[str, list[str]] = {}
-    for kind, name in golden.events:
-        if not compared(name):
-            continue
-        plan.events.append((kind, name))
-        call = golden.calls[name]
-        if kind == "enter":
-            identities = golden.inputs[name] if with_inputs(name) else []
-            inputs[name] = keyed(input_keys(name, len(identities)), identities)
+    def _call(self, name: str, inputs: list[str]) -> Call:
+        call = self.golden.calls[name]
+        outputs = [
+            self._keyed(output_key(name, index), self.golden.outputs[name][index])
+            for index in self._outputs(name)
+        ]
+        parent = call.parent
+        while parent is not None and parent not in self.pairs.calls:
+            parent = self.golden.calls[parent].parent
+        return Call(name, call.path, call.type, inputs, outputs, self.source(call), parent)
+
+    def _inputs(self, name: str) -> list[str]:
+        given = self.golden.inputs[name]
+        return [self._keyed(input_key(name, index), given[index]) for index in self.pairs.calls[name].inputs]
+
+    def _outputs(self, name: str) -> list[int]:
+        """The positions of the outputs that are compared: all of them, if the candidate has none of them."""
+        pair = self.pairs.calls[name]
+        if pair.hides_outputs:
+            return []
+        return list(pair.outputs) or list(range(len(self.golden.outputs[name])))
+
+    def _keyed(self, key: str, identity: Hashable) -> str:
+        first = self.owner.setdefault(identity, key)
+        if first == key:
+            self.values[key] = self.golden.value(identity)
         else:
-            outputs = keyed(output_keys(name, len(golden.outputs[name])), golden.outputs[name])
-            parent = call.parent
-            while parent is not None and not compared(parent):
-                parent = golden.calls[parent].parent
-            plan.calls[name] = Call(name, call.path, call.type, inputs[name], outputs, source(call), parent)
-    return plan
+            self.aliases[key] = first
+        return key
+
+    def _places(self) -> Places:
+        log, calls = self.golden, self.pairs.calls
+        return Places(
+            {name: [log.given[name][index].place for index in pair.inputs] for name, pair in calls.items()},
+            {name: [log.returned[name][index].place for index in self._outputs(name)] for name in calls},
+        )
+
+    def _places_in_candidate(self) -> Places:
+        log, pairs = self.candidate, self.pairs.calls.items()
+        return Places(
+            {n: [log.given[p.candidate][index].place for index in p.inputs.values()] for n, p in pairs},
+            {n: [log.returned[p.candidate][index].place for index in p.outputs.values()] for n, p in pairs},
+        )

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from torchport.candidates import leaves
-from torchport.candidates.golden import GoldenPlan
-from torchport.candidates.lockstep import LockStep
+from torchport.candidates.golden import GoldenPlan, Places
+from torchport.candidates.lockstep import LockStep, at_places
 from torchport.candidates.probing import WatchedCall, inputs_of, is_closed
 from torchport.candidates.watched_model import WatchedModel
 from torchport.errors import CaptureError
@@ -52,6 +52,8 @@ class IsolatedCall:
 
     border: Border
     plan: GoldenPlan
+    side: str
+    """Whose call it is: `reference` or `candidate`."""
     module: nn.Module
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -61,15 +63,19 @@ class IsolatedCall:
     """By the name of a call inside, the module."""
 
     @property
+    def _places(self) -> Places:
+        return self.plan.places[self.side]
+
+    @property
     def given(self) -> dict[str, Tensor]:
         """The golden values that the call works with, where this model is and in its dtype."""
         found, places = inputs_of(self.module, self.args, self.kwargs)
-        values = self._by_key(self.border.call.inputs, self.plan.given_at, self.border.call, places)
+        values = self._by_key(self.border.call.inputs, self._places.given, self.border.call, places)
         known = {key: found[index][1] for key, index in values.items()}
         for call in self.border.inside:
             tensors = leaves.tensors(self.results[call.name])
             places = [place for place, _ in tensors]
-            chosen = self._by_key(call.outputs, self.plan.returned_at, call, places)
+            chosen = self._by_key(call.outputs, self._places.returned, call, places)
             known |= {key: tensors[index][1] for key, index in chosen.items()}
         for key, value in known.items():
             if value.shape != self.plan.value(key).shape:
@@ -92,7 +98,7 @@ class IsolatedCall:
                 result = self.module(*args, **kwargs)
         tensors = leaves.tensors(result)
         places = [place for place, _ in tensors]
-        chosen = self._by_key(self.border.call.outputs, self.plan.returned_at, self.border.call, places)
+        chosen = self._by_key(self.border.call.outputs, self._places.returned, self.border.call, places)
         computed |= {key: tensors[index][1] for key, index in chosen.items()}
         missing = set(self.border.computed) - computed.keys()
         if missing:
@@ -101,7 +107,7 @@ class IsolatedCall:
 
     def _arguments(self, given: Mapping[str, Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         found, places = inputs_of(self.module, self.args, self.kwargs)
-        chosen = self._by_key(self.border.call.inputs, self.plan.given_at, self.border.call, places)
+        chosen = self._by_key(self.border.call.inputs, self._places.given, self.border.call, places)
         changed = {found[index][0]: given[key] for key, index in chosen.items()}
         args, kwargs = leaves.put_into(leaves.copied((self.args, self.kwargs), _as_it_is), changed)
         return args, kwargs
@@ -111,12 +117,11 @@ class IsolatedCall:
         keys: Any, places_of: Mapping[str, list[leaves.Path]], call: Call, places: list[leaves.Path]
     ) -> dict[str, int]:
         """For each key the position of its tensor among those at `places`."""
-        if not keys:
-            return {}
-        chosen = leaves.partners(places_of[call.name], places)
-        if chosen is None:
+        known = places_of[call.name]
+        found = dict(at_places(keys, known, places)) if len(known) == len(keys) else {}
+        if len(found) < len(keys):
             raise CaptureError("TP0202", f"{call.name} has other tensors than in the reference")
-        return dict(zip(keys, chosen, strict=True))
+        return found
 
     @contextmanager
     def _stand_ins(self, given: Mapping[str, Tensor], computed: dict[str, Tensor]) -> Iterator[None]:
@@ -131,7 +136,7 @@ class IsolatedCall:
                     raise CaptureError("TP0202", "by itself, it makes other calls than in the model")
                 call = waiting[module].pop(0)
                 found, places = inputs_of(module, args, kwargs)
-                inputs = self._by_key(call.inputs, self.plan.given_at, call, places)
+                inputs = self._by_key(call.inputs, self._places.given, call, places)
                 computed.update({key: found[index][1] for key, index in inputs.items()})
                 return self._returned(call, given)
 
@@ -145,7 +150,7 @@ class IsolatedCall:
     def _returned(self, call: Call, given: Mapping[str, Tensor]) -> Any:
         result = self.results[call.name]
         places = [place for place, _ in leaves.tensors(result)]
-        chosen = self._by_key(call.outputs, self.plan.returned_at, call, places)
+        chosen = self._by_key(call.outputs, self._places.returned, call, places)
         changed = {places[index]: given[key] for key, index in chosen.items()}
         return leaves.put_into(leaves.copied(result, _as_it_is), changed)
 
@@ -170,14 +175,14 @@ def isolate(model: WatchedModel, plan: GoldenPlan, name: str, without_outputs: s
     `without_outputs` are the calls that lack outputs, in the place of which golden ones cannot be put.
     """
     catch = _Catch(Border.of(plan, name))
-    model.run(LockStep(plan, without_outputs), witness=catch)
+    model.run(LockStep(plan, model.label, without_outputs), witness=catch)
     if catch.module is None:
         raise CaptureError("TP0202", f"{name} is not called")
     outside = set(catch.modules.values())
     if any(is_closed(module) for module in _not_below(catch.module, outside)):
         raise CaptureError("TP0202", f"{name} is compiled, so that its operations are not seen")
     return IsolatedCall(
-        catch.border, plan, catch.module, catch.args, catch.kwargs, catch.results, catch.modules
+        catch.border, plan, model.label, catch.module, catch.args, catch.kwargs, catch.results, catch.modules
     )
 
 

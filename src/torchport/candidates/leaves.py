@@ -202,16 +202,9 @@ def structure(tree: Any) -> tuple[tuple[Path, Any], ...]:
     return tuple(found)
 
 
-def partners(golden: list[Path], candidate: list[Path]) -> list[int] | None:
-    """Which of a candidate's tensors stands for each golden one; None where one is missing.
-
-    As many on both sides belong together in their order, else those at the same place.
-    """
-    if len(golden) == len(candidate):
-        return list(range(len(golden)))
-    if not set(golden) <= set(candidate):
-        return None
-    return [candidate.index(place) for place in golden]
+def is_same_structure(one: tuple[tuple[Path, Any], ...], other: tuple[tuple[Path, Any], ...]) -> bool:
+    """Whether two results have the same at the same places; the order of keys in dicts does not matter."""
+    return dict(one) == dict(other)
 
 
 def described(structure: tuple[tuple[Path, Any], ...]) -> str:

@@ -3,13 +3,15 @@ handed on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from torchport.candidates.golden import GoldenPlan, TensorIdentity, identity_of
-from torchport.candidates.leaves import Path, partners
+from torchport.candidates.leaves import Path
+from torchport.candidates.masks import in_form_of, is_same_mask
 from torchport.candidates.precision import like
 from torchport.candidates.probing import NotRepeated, WatchedCall
 
@@ -19,6 +21,8 @@ class LockStep(NotRepeated):
     """A probe for a candidate, and for the reference itself in another dtype."""
 
     plan: GoldenPlan
+    side: str
+    """The model that is run: `reference` or `candidate`."""
     wrong: set[str] = field(default_factory=set)
     """Calls that lack an output of the reference's, so that golden ones cannot be put in the place of theirs."""
     written: dict[str, Tensor] = field(default_factory=dict)
@@ -27,40 +31,51 @@ class LockStep(NotRepeated):
 
     def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         step = self.plan.calls.get(call.name)
-        chosen = None if step is None else partners(self.plan.given_at[call.name], places)
-        if step is None or chosen is None or not step.inputs:
+        if step is None or not step.inputs:
             return tensors
-        handle = self._note if step.parent is None else self._given
         result = list(tensors)
-        for key, index in zip(step.inputs, chosen, strict=True):
-            result[index] = handle(key, tensors[index])
+        for key, index in at_places(step.inputs, self.plan.places[self.side].given[call.name], places):
+            if step.parent is None:
+                self._note(key, tensors[index])
+            else:
+                result[index] = self._given(key, tensors[index])
         return result
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         step = self.plan.calls.get(call.name)
-        chosen = None if step is None else partners(self.plan.returned_at[call.name], places)
-        if step is None or chosen is None or call.name in self.wrong:
+        if step is None or call.name in self.wrong:
             return tensors
         result = list(tensors)
-        for key, index in zip(step.outputs, chosen, strict=True):
+        for key, index in at_places(step.outputs, self.plan.places[self.side].returned[call.name], places):
             result[index] = self._given(key, tensors[index], always=True)
         return result
 
-    def _note(self, key: str, tensor: Tensor) -> Tensor:
+    def _note(self, key: str, tensor: Tensor) -> None:
         """The model's own input: it is golden as it comes."""
         self.handed[identity_of(tensor)] = (tensor, self.plan.resolve(key))
-        return tensor
 
     def _given(self, key: str, tensor: Tensor, always: bool = False) -> Tensor:
         stored = self.plan.resolve(key)
         is_handed_on = identity_of(tensor) in self.handed and self.handed[identity_of(tensor)][1] == stored
-        if always or not is_handed_on:
-            self.written[key] = tensor.detach().clone()
         golden = self.plan.value(key)
+        if always or not is_handed_on:
+            self.written[key] = in_form_of(golden, tensor).detach().clone()
         if is_handed_on or golden.shape != tensor.shape:
             return tensor
-        expected = like(golden, tensor)
-        if expected.dtype == tensor.dtype and torch.equal(expected, tensor):
-            expected = tensor
+        is_same = _is_equal(golden, tensor) or is_same_mask(golden, tensor)
+        expected = tensor if is_same else like(in_form_of(tensor, golden), tensor)
         self.handed[identity_of(expected)] = (expected, stored)
         return expected
+
+
+def _is_equal(golden: Tensor, tensor: Tensor) -> bool:
+    is_alike = golden.dtype == tensor.dtype and golden.device == tensor.device
+    return is_alike and torch.equal(golden, tensor)
+
+
+def at_places(keys: Sequence[str], known: list[Path], places: list[Path]) -> list[tuple[str, int]]:
+    """The keys with the positions of their tensors, as far as these are there."""
+    if known == places:
+        return list(zip(keys, range(len(places)), strict=True))
+    at = {place: index for index, place in enumerate(places)}
+    return [(key, at[place]) for key, place in zip(keys, known, strict=True) if place in at]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,17 +12,14 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from torchport.candidates import leaves, precision, probing
-from torchport.candidates.cuts import Flow
+from torchport.candidates.call_pairing import NOT_COMPARED
 from torchport.candidates.functions import FunctionModule
-from torchport.candidates.golden import Recording
 from torchport.candidates.names import Map, renamed
 from torchport.candidates.paths import modules_of, own_parameters, parameters_of
 from torchport.candidates.watched_model import WatchedModel
 from torchport.capture.source import definition
 from torchport.capture.state import alone, state_kept
 from torchport.errors import CaptureError, UsageError
-
-NOT_COMPARED = "not compared: "
 
 
 @dataclass(frozen=True)
@@ -34,6 +30,8 @@ class ModelPair:
     """For each path of the reference, of a module or a parameter, that of the candidate."""
     absent: dict[str, str]
     """Why a module of the reference is not compared."""
+    groups: dict[str, str]
+    """For each path that is compared the first path of those that one module of the candidate stands for."""
     closed: dict[str, str]
     """By path, why nothing inside a module of the reference is compared, although the module is."""
 
@@ -50,16 +48,9 @@ class ModelPair:
             return definition(model.function)
         return definition(type(getattr(model, "_orig_mod", model)))
 
-    def why_not(self, golden: Recording | Flow, candidate: Recording | Flow) -> dict[str, str]:
-        """Why calls are not compared, by their names, now that both models were run."""
-        ours, theirs = (Counter(call.path for call in side.calls.values()) for side in (golden, candidate))
-        found = {}
-        for name, call in golden.calls.items():
-            why = self.absent.get(call.path) or _other_count(theirs[call.path], ours[call.path])
-            why = why or _error(name in golden.failed, name in candidate.failed)
-            if why is not None:
-                found[name] = NOT_COMPARED + why
-        return found
+    def with_calls(self, known_as: dict[str, tuple[str, str]]) -> ModelPair:
+        """The same, now that it is known which call of the candidate stands for which of the reference's."""
+        return replace(self, candidate=replace(self.candidate, known_as=known_as))
 
     def partner_of(self, name: str) -> str | None:
         """What the candidate calls a parameter or a buffer of the reference; None if it is left out."""
@@ -97,10 +88,10 @@ def pair_up(
     while root in taken:
         root += "_"
     names = probing.by_path(reference)
-    own = [*names.values(), *parameters_of(reference)]
+    own = [*modules_of(reference), *parameters_of(reference)]
     known = [*modules_of(model), *own_parameters(model)]
     partner = renamed(own, wish, known)
-    found, absent = _matched(model, names.values(), partner, layers)
+    found, absent, groups = _matched(model, _all_paths(reference, names), partner, layers)
     sides = (
         WatchedModel("reference", reference, _moved(given, None, reference), names, root),
         WatchedModel("candidate", model, _moved(given, reference, model), found, root),
@@ -110,7 +101,7 @@ def pair_up(
         for module, path in names.items()
         if (kind := probing.closed_kind(module)) is not None
     }
-    return ModelPair(*sides, partner, absent, closed)
+    return ModelPair(*sides, partner, absent, groups, closed)
 
 
 def _must_be_a_reference(reference: Any) -> None:
@@ -134,35 +125,54 @@ def _as_module(candidate: Any) -> nn.Module:
     return FunctionModule(candidate)
 
 
+def _all_paths(reference: nn.Module, names: Mapping[nn.Module, str]) -> dict[str, list[str]]:
+    """For the path of each module that is watched, all paths at which it is found."""
+    found: dict[str, list[str]] = {path: [path] for path in names.values()}
+    for path, module in modules_of(reference).items():
+        if module in names and path != names[module]:
+            found[names[module]].append(path)
+    return found
+
+
 def _matched(
-    model: nn.Module, paths: Any, partner: Mapping[str, str | None], layers: bool
-) -> tuple[dict[nn.Module, str], dict[str, str]]:
-    """The candidate's modules with the reference's paths, and why others have none."""
+    model: nn.Module, paths: Mapping[str, list[str]], partner: Mapping[str, str | None], layers: bool
+) -> tuple[dict[nn.Module, str], dict[str, str], dict[str, str]]:
+    """The candidate's modules with the reference's paths, why others have none, and which paths share a module."""
     everything = modules_of(model)
     visible = set(probing.by_path(model))
     kind = "a function" if isinstance(model, FunctionModule) else probing.closed_kind(model)
     found: dict[nn.Module, str] = {model: ""}
-    absent = {}
-    for path in paths:
+    absent, groups = {}, {"": ""}
+    for path, every in paths.items():
         if path == "":
             continue
-        target = partner[path]
-        module = None if target is None else everything.get(target)
-        if target is None:
+        targets = [target for other in every if (target := partner[other]) is not None]
+        modules = [everything[target] for target in targets if target in everything]
+        hidden = [module for module in modules if module not in visible]
+        if not targets:
             absent[path] = "map= leaves it out"
         elif not layers:
             absent[path] = "only the outputs are compared"
         elif kind is not None:
             absent[path] = f"the candidate is {kind}, and what is inside it is not seen"
-        elif module is None:
+        elif not modules:
             absent[path] = "the candidate has no such module"
-        elif module not in visible:
-            absent[path] = f"it is inside {_closed_around(model, module)} code"
-        elif module in found:
-            absent[path] = f"in the candidate it is the same module as {found[module] or 'the model'}"
+        elif hidden:
+            absent[path] = f"it is inside {_closed_around(model, hidden[0])} code"
+        elif model in modules:
+            absent[path] = "in the candidate it is the same module as the model"
         else:
-            found[module] = path
-    return found, absent
+            _join(groups, path, [found[module] for module in modules if module in found])
+            found |= {module: found.get(module, path) for module in modules}
+    return found, {path: NOT_COMPARED + why for path, why in absent.items()}, groups
+
+
+def _join(groups: dict[str, str], path: str, others: list[str]) -> None:
+    """Puts a path into the group of others, whose groups become one."""
+    groups[path] = path
+    for other in others:
+        joined = groups[other]
+        groups.update({one: joined for one, group in groups.items() if group == groups[path]})
 
 
 def _closed_around(model: nn.Module, module: nn.Module) -> str:
@@ -170,20 +180,6 @@ def _closed_around(model: nn.Module, module: nn.Module) -> str:
     return next(
         kind for one in model.modules() if module in one.modules() and (kind := probing.closed_kind(one))
     )
-
-
-def _other_count(theirs: int, ours: int) -> str | None:
-    if theirs == ours:
-        return None
-    times = f"{theirs} times where the reference calls it {ours} times"
-    return f"the candidate calls it {times}" if theirs else "the candidate never calls it"
-
-
-def _error(ours: bool, theirs: bool) -> str | None:
-    if not (ours or theirs):
-        return None
-    side = "" if ours and theirs else "in the reference " if ours else "in the candidate "
-    return f"{side}it ends in an error, which is caught"
 
 
 def _moved(given: tuple[Any, ...], reference: nn.Module | None, model: nn.Module) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,8 +11,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchport.candidates.dtype_facts import facts_of
+from torchport.candidates.golden import TensorIdentity, identity_of
+from torchport.candidates.probing import WatchedCall
 
-_NARROW = (torch.float16, torch.bfloat16, torch.float32)
+NARROW = (torch.float16, torch.bfloat16, torch.float32)
+_ALL_THE_TIME = ""
+"""Stands for a call that lasts as long as the run."""
 
 
 @contextmanager
@@ -30,14 +34,69 @@ def in_dtype(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
 
 
 @contextmanager
-def in_float64(model: nn.Module) -> Iterator[None]:
-    """Whatever the model's code casts to a narrower float, or makes in one, stays in float64.
+def in_float64(
+    model: nn.Module, watched: Mapping[nn.Module, str] | None = None, always: Iterable[Tensor] = ()
+) -> Iterator[WideWeights]:
+    """Whatever is computed is computed in float64, also if the model's code casts to a narrower float, or makes one.
 
-    Only this thread computes in float64: torch's default dtype, which all threads share, is left alone.
+    With `watched`, the witness that it gives widens the weights of each of these modules while that is called. Those of
+    `always` are wide all the time and, without `watched`, all are. Only this thread computes in float64: the default
+    dtype of torch, which all threads share, is left alone.
     """
-    narrow = coarsest([*model.parameters(), *model.buffers()]) or torch.float32
-    with in_dtype(model, torch.float64), facts_of(narrow), _Widened():  # type: ignore[no-untyped-call]
-        yield
+    everything = [*model.parameters(), *model.buffers()]
+    weights = WideWeights(watched or {}, everything)
+    try:
+        weights.widen(_ALL_THE_TIME, everything if watched is None else always)
+        with facts_of(coarsest(weights.narrow.values()) or torch.float32), _Widened():  # type: ignore[no-untyped-call]
+            yield weights
+    finally:
+        weights.put_back()
+
+
+class WideWeights:
+    """A witness that has the weights of a module in float64 while it is called, so that all are never wide at once.
+
+    What a call writes to, such as a running mean, stays in float64 for the calls after it.
+    """
+
+    def __init__(self, watched: Mapping[nn.Module, str], tensors: Iterable[Tensor]):
+        self.watched = watched
+        # Under the mode that widens, a narrow value could not be had any more.
+        self.narrow = {tensor: tensor.data for tensor in tensors}
+        self.widened: dict[str, dict[Tensor, TensorIdentity]] = {}
+        """By call, the weights that it has widened and that are still wide."""
+
+    def entered(
+        self, call: WatchedCall, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.widen(call.name, _held_by(module, self.watched))
+
+    def left(self, call: WatchedCall, module: nn.Module, result: Any) -> None:
+        for tensor, before in list(self.widened[call.name].items()):
+            if identity_of(tensor) == before:
+                tensor.data = self.narrow[tensor]
+                del self.widened[call.name][tensor]
+
+    def widen(self, call: str, tensors: Iterable[Tensor]) -> None:
+        changed = self.widened.setdefault(call, {})
+        for tensor in tensors:
+            if tensor.dtype in NARROW and tensor in self.narrow:
+                tensor.data = self.narrow[tensor].double()
+                changed[tensor] = identity_of(tensor)
+
+    def put_back(self) -> None:
+        for changed in self.widened.values():
+            for tensor in changed:
+                tensor.data = self.narrow[tensor]
+
+
+def _held_by(module: nn.Module, watched: Mapping[nn.Module, str]) -> Iterator[Tensor]:
+    """The weights of a module, and of those inside it whose calls are not watched."""
+    yield from module.parameters(recurse=False)
+    yield from module.buffers(recurse=False)
+    for child in module.children():
+        if child not in watched:
+            yield from _held_by(child, watched)
 
 
 class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -53,7 +112,7 @@ class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._schema.is_mutable:
             return func(*_each(args, _dtype), **_each(kwargs, _dtype))
         result = func(*_each(args, _tensor_or_dtype), **_each(kwargs, _tensor_or_dtype))
-        if not isinstance(result, Tensor) or result.dtype not in _NARROW:
+        if not isinstance(result, Tensor) or result.dtype not in NARROW:
             return result
         return _in_float64_itself(func, args, kwargs, result)
 
@@ -88,12 +147,12 @@ def _whole_as_float64(value: Any) -> Any:
 
 
 def _dtype(value: Any) -> Any:
-    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
+    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW else value
 
 
 def _tensor_or_dtype(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.double() if value.dtype in _NARROW else value
+        return value.double() if value.dtype in NARROW else value
     return _dtype(value)
 
 

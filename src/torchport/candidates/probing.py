@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import FrameType
 from typing import Any, Protocol
 
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from torchport.candidates import leaves
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,9 @@ class Probe(Protocol):
     def raised(self, call: WatchedCall) -> None:
         """Is told that a call ended in an error, and so returns nothing. Its caller may go on without."""
 
+    def raised_again(self, call: WatchedCall) -> None:
+        """Is told that a call which a checkpoint makes again was not gone through to its end."""
+
 
 class NotRepeated:
     """A part of a probe for runs without a backward pass, to which an error in a call means nothing."""
@@ -65,6 +71,9 @@ class NotRepeated:
     def raised(self, call: WatchedCall) -> None:
         pass
 
+    def raised_again(self, call: WatchedCall) -> None:
+        pass
+
 
 class Witness(Protocol):
     """Is shown every call as a whole, with what the probe put into it, and changes nothing."""
@@ -74,6 +83,23 @@ class Witness(Protocol):
     ) -> None: ...
 
     def left(self, call: WatchedCall, module: nn.Module, result: Any) -> None: ...
+
+
+class Witnesses:
+    """Several witnesses as one. The first is shown a call before the others, and its end after them."""
+
+    def __init__(self, *witnesses: Witness):
+        self.witnesses = witnesses
+
+    def entered(
+        self, call: WatchedCall, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        for witness in self.witnesses:
+            witness.entered(call, module, args, kwargs)
+
+    def left(self, call: WatchedCall, module: nn.Module, result: Any) -> None:
+        for witness in reversed(self.witnesses):
+            witness.left(call, module, result)
 
 
 def by_path(model: nn.Module) -> dict[nn.Module, str]:
@@ -112,29 +138,46 @@ def inputs_of(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[list[tuple[leaves.Path, Tensor]], list[leaves.Path]]:
     """The tensors that a call is given, in the order of forward's parameters, and where they are among these."""
-    parameters = _parameters_of_forward(module)
+    by_position, names = _parameters(module)
 
     def rank(found: tuple[leaves.Path, Tensor]) -> int:
         side, key = found[0][:2]
         if side == 0:
             return int(key)
-        return parameters.index(key) if key in parameters else len(parameters)
+        return names.index(key) if key in names else len(names)
 
     def named(place: leaves.Path) -> leaves.Path:
         side, key, *inside = place
-        name = parameters[key] if side == 0 and key < len(parameters) else key
+        name = names[key] if side == 0 and key < by_position else key
         return (name, *inside)
 
     found = sorted(leaves.tensors((args, dict(kwargs))), key=rank)
     return found, [named(place) for place, _ in found]
 
 
-def _parameters_of_forward(module: nn.Module) -> list[str]:
-    """The names of forward's parameters, or none if it is not written in Python."""
+def _parameters(module: nn.Module) -> tuple[int, tuple[str, ...]]:
+    """How many parameters of forward can be given by position, and the names of all, these first.
+
+    None are known if forward is not written in Python.
+    """
+    if "forward" in vars(module) or isinstance(module, torch.jit.ScriptModule):
+        return _read_parameters(module.forward)
+    return _parameters_of_method(type(module).forward)
+
+
+@lru_cache(maxsize=4096)
+def _parameters_of_method(forward: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
+    count, names = _read_parameters(forward)
+    return max(0, count - 1), names[1:]
+
+
+def _read_parameters(forward: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
     try:
-        return list(inspect.signature(module.forward).parameters)
+        parameters = inspect.signature(forward).parameters.values()
     except (TypeError, ValueError):
-        return []
+        return 0, ()
+    first = [one.name for one in parameters if one.kind in _BY_POSITION]
+    return len(first), (*first, *(one.name for one in parameters if one.kind is one.KEYWORD_ONLY))
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:

@@ -10,15 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor
 
-from torchport.candidates.cuts import Flow, Gradients
+from torchport.candidates.call_pairing import NOT_COMPARED
+from torchport.candidates.flow import Flow, Gradients
 from torchport.candidates.golden import GoldenPlan
-from torchport.candidates.pair import NOT_COMPARED
+from torchport.candidates.parameter_rows import JoinedRows, ParameterRow, rows_of
 from torchport.candidates.probing import WatchedCall
+from torchport.candidates.stored_tensors import ChosenTensors, StoredTensors
 from torchport.candidates.verdict import Comparison, not_compared
 from torchport.parity.result import Layer
 from torchport.trace.plan import Call
+from torchport.trace.residual import residual
 
 _NOTHING = torch.empty(0)
 """Stands for no gradient where the other side has one, so that the two are set against each other."""
@@ -29,9 +31,10 @@ class GradientsFound:
     """All gradients, by key; a parameter's key is its name."""
 
     flow: Flow
-    compared: Callable[[str], bool]
-    with_inputs: Callable[[str], bool]
+    plan: GoldenPlan
+    """The forward pass of the calls that are compared."""
     why_not: Mapping[str, str]
+    """By the name of a call, why it is not compared."""
     absent: Mapping[str, str]
     """Why a parameter is not compared."""
     owners: Mapping[str, list[str]]
@@ -39,10 +42,10 @@ class GradientsFound:
     golden: Gradients
     shown: Gradients
     """What the candidate is measured against: `golden`, or the same in the candidate's dtype."""
-    truth: Gradients
+    truth: StoredTensors
     own: Gradients
     chained: Gradients
-    source: Callable[[WatchedCall], str | None]
+    new_store: Callable[[], StoredTensors]
 
     def calls_with(self, parameter: str) -> list[str]:
         """The calls that may use a parameter, in the order of the backward pass: those of the modules that hold it.
@@ -50,21 +53,34 @@ class GradientsFound:
         A module that is not compared counts as a part of the one that it is in.
         """
         paths = {self._compared_path(path) for path in self.owners.get(parameter, ())}
-        return [name for name, call in reversed(self.flow.calls.items()) if call.path in paths]
+        return [
+            name
+            for name, call in reversed(self.flow.calls.items())
+            if name in self.plan.calls and call.path in paths
+        ]
 
     def _compared_path(self, path: str) -> str:
-        there = {call.path for name, call in self.flow.calls.items() if self.compared(name)}
+        there = {call.path for call in self.plan.calls.values()}
         while path and path not in there:
             path = path.rpartition(".")[0]
         return path
 
     def is_wanted(self, key: str) -> bool:
         """Whether there is a gradient on either side."""
-        return any(side.get(key) is not None for side in (self.golden, self.own, self.chained))
+        return any(key in side for side in (self.golden, self.own, self.chained))
 
 
-def compared_gradients_of(found: GradientsFound) -> Comparison:
-    return _Return(found).comparison()
+def compared_gradients_of(found: GradientsFound) -> tuple[Comparison, dict[str, ParameterRow]]:
+    """The comparison, and the rows in it that have the gradients of all parameters, by key."""
+    work = _Return(found)
+    return work.comparison(), work.rows
+
+
+def with_joined(gradients: Gradients, rows: Mapping[str, ParameterRow]) -> Gradients:
+    """The same with all parameters' gradients in a row, too, if none is missing."""
+    whole = {key: row for key, row in rows.items() if all(name in gradients for name in row.parameters)}
+    joined = JoinedRows(whole, gradients, gradients)
+    return ChosenTensors([*gradients, *joined], joined, gradients, missing=_NOTHING)
 
 
 @dataclass
@@ -77,13 +93,12 @@ class _Return:
 
     def comparison(self) -> Comparison:
         flow = self.found.flow
-        self.root = flow.events[0][1]
-        self.everything = f"{self.root}.parameters"
-        self.plan = GoldenPlan(self.root)
+        self.plan = GoldenPlan(flow.root)
         self.under = self._homes()
-        self.judged = [name for names in self.under.values() for name in names if self._is_judged(name)]
+        judged = [name for names in self.under.values() for name in names if self._is_judged(name)]
+        self.rows = rows_of(flow.root, judged, self.found.shown)
         for kind, name in reversed(flow.events):
-            if self.found.compared(name):
+            if name in self.found.plan.calls:
                 self._enter(name) if kind == "exit" else self._exit(name)
             elif kind == "enter":
                 call = flow.calls[name]
@@ -104,23 +119,19 @@ class _Return:
         self.plan.events.append(("enter", name))
 
     def _exit(self, name: str) -> None:
-        flow, call = self.found.flow, self.found.flow.calls[name]
+        call, step = self.found.flow.calls[name], self.found.plan.calls[name]
         for parameter in self.under.get(name, ()):
             self._parameter(parameter, call)
-        arriving = [] if call.parent is None else self._keys(flow.outputs[name], "gradient at {}", name)
-        inputs = flow.inputs[name] if self.found.with_inputs(name) else []
-        given = self._keys(inputs, "gradient of {}", name)
-        if call.parent is None and self.judged:
-            given = [self.everything, *given]
-            self.labels[self.everything] = "the gradients of all parameters"
-        source, parent = self.found.source(call), flow.parent(call, self.found.compared)
-        self.plan.calls[name] = Call(
-            name, call.path, _type(call.type, "input"), arriving, given, source, parent
-        )
+        arriving = [] if call.parent is None else self._keys(step.outputs, "gradient at {}", name)
+        given = self._keys(step.inputs, "gradient of {}", name)
+        if call.parent is None:
+            given = [*self.rows, *given]
+            self.labels |= {key: row.label for key, row in self.rows.items()}
+        self.plan.calls[name] = replace(step, type=_type(call.type, "input"), inputs=arriving, outputs=given)
         self.plan.events.append(("exit", name))
         self.order.append(name)
 
-    def _keys(self, keys: list[str], label: str, call: str) -> list[str]:
+    def _keys(self, keys: Sequence[str], label: str, call: str) -> list[str]:
         wanted = [key for key in keys if self.found.is_wanted(key)]
         for key in wanted:
             what = f"input {key.rpartition('<')[2]}" if "<" in key else f"the output of {call}"
@@ -133,10 +144,14 @@ class _Return:
         kind = _type(by_path.get(owner, home).type, leaf)
         if not self._is_judged(name):
             why = NOT_COMPARED + self.found.absent.get(name, "no gradient flows to it in either")
-            self._skip(WatchedCall(name, owner, kind, self.found.source(home), home.name), why)
+            self._skip(
+                WatchedCall(name, owner, kind, self.found.plan.calls[home.name].source, home.name), why
+            )
             return
         self.labels[name] = f"gradient of {leaf}"
-        self.plan.calls[name] = Call(name, owner, kind, (), [name], self.found.source(home), home.name)
+        self.plan.calls[name] = Call(
+            name, owner, kind, (), [name], self.found.plan.calls[home.name].source, home.name
+        )
         self.plan.events += [("enter", name), ("exit", name)]
         self.order.append(name)
 
@@ -145,59 +160,40 @@ class _Return:
         self.order.append(call.name)
 
     def _collected(self) -> Comparison:
+        found = self.found
         keys = [key for step in self.plan.calls.values() for key in (*step.inputs, *step.outputs)]
-        golden: dict[str, Tensor] = {}
-        own: dict[str, Tensor] = {}
-        chained: dict[str, Tensor] = {}
         for key in keys:
-            if key != self.everything:
-                sides = [side.get(key) for side in (self.found.shown, self.found.own, self.found.chained)]
-                golden[key], own[key], chained[key] = (_NOTHING if one is None else one for one in sides)
-                if sides[0] is None:
-                    self.reasons[key] = "the candidate has a gradient where the reference has none"
-                elif any(one is None for one in sides):
-                    self.reasons[key] = "no gradient arrives"
-        truth = {key: value for key, value in self.found.truth.items() if value is not None}
-        if self.everything in keys:
-            golden[self.everything] = own[self.everything] = self._joined(golden, golden)
-            chained[self.everything] = self._joined(chained, golden)
-            if all(name in truth for name in self.judged):
-                truth[self.everything] = self._joined(truth, golden)
+            if key in self.rows:
+                continue
+            if key not in found.shown:
+                self.reasons[key] = "the candidate has a gradient where the reference has none"
+            elif key not in found.own or key not in found.chained:
+                self.reasons[key] = "no gradient arrives"
+        joined = JoinedRows(self.rows, found.shown, found.shown)
+        golden = ChosenTensors(keys, joined, found.shown, missing=_NOTHING)
         self.plan.values = golden
         return Comparison(
             plan=self.plan,
             golden=golden,
-            chained=chained,
+            chained=ChosenTensors(
+                keys, JoinedRows(self.rows, found.chained, found.shown), found.chained, missing=_NOTHING
+            ),
             uncompared=self.uncompared,
             order=self.order,
-            truth=truth,
-            lockstep=own,
+            distances=self._distances(keys),
+            lockstep=ChosenTensors(keys, joined, found.own, missing=_NOTHING),
             labels=self.labels,
             reasons=self.reasons,
-            joined={self.everything: self.judged} if self.everything in keys else {},
         )
 
-    def _joined(self, gradients: Mapping[str, Tensor], golden: Mapping[str, Tensor]) -> Tensor:
-        """All parameters' gradients in a row; one that is missing, or has another shape, is 0 throughout."""
-        parts = [
-            gradients[name] if gradients[name].shape == golden[name].shape else torch.zeros_like(golden[name])
-            for name in self.judged
-        ]
-        return in_a_row(parts)
-
-
-def with_joined(found: Mapping[str, Tensor], comparison: Comparison) -> Mapping[str, Tensor]:
-    """The same with all parameters' gradients in a row, too, if none is missing."""
-    rows = {
-        key: in_a_row([found[name] for name in names])
-        for key, names in comparison.joined.items()
-        if all(name in found for name in names)
-    }
-    return {**found, **rows}
-
-
-def in_a_row(gradients: Sequence[Tensor]) -> Tensor:
-    return torch.cat([gradient.detach().cpu().reshape(-1) for gradient in gradients])
+    def _distances(self, keys: list[str]) -> Gradients:
+        """The distances from the truth, which is not needed any more and is dropped."""
+        shown, truth, distances = self.found.shown, self.found.truth, self.found.new_store()
+        for key in keys:
+            if key in truth and key in shown and (distance := residual(shown[key], truth[key])) is not None:
+                distances[key] = distance
+            truth.pop(key, None)
+        return with_joined(distances, self.rows)
 
 
 def _type(kind: str, what: str) -> str:

@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from torchport.candidates.call_pairing import NOT_COMPARED
 from torchport.candidates.golden import GoldenPlan
-from torchport.candidates.pair import NOT_COMPARED, ModelPair
+from torchport.candidates.pair import ModelPair
 from torchport.candidates.probing import WatchedCall
 from torchport.candidates.state_watch import INPUT, StateWatch
+from torchport.candidates.stored_tensors import ChosenTensors
 from torchport.candidates.verdict import Comparison, not_compared
 from torchport.candidates.watched_model import WatchedModel
 from torchport.trace.plan import Call
+from torchport.trace.residual import residual
 
 _MOST_NAMED = 6
 
@@ -76,6 +79,11 @@ class _Row:
     chained: Tensor | None
     own: Tensor | None
     why_not: str | None
+
+    @property
+    def distance(self) -> Tensor | None:
+        """From what the candidate is measured against to the truth."""
+        return None if self.shown is None or self.truth is None else residual(self.shown, self.truth)
 
 
 def with_state(comparison: Comparison, runs: StateRuns, *, first: bool = False) -> Comparison:
@@ -152,15 +160,17 @@ def _with_row(comparison: Comparison, row: _Row, first: bool) -> Comparison:
         order=order,
         plan=replace(plan, calls=calls, events=events),
         golden=_with(comparison.golden, row.name, row.shown),
-        truth=_with(comparison.truth, row.name, row.truth),
+        distances=_with(comparison.distances, row.name, row.distance),
         chained=_with(comparison.chained, row.name, row.chained),
         lockstep=_with(comparison.lockstep, row.name, row.own),
         labels={**comparison.labels, row.name: "value after the call"},
     )
 
 
-def _with(values: Mapping[str, Tensor], name: str, value: Tensor | None) -> dict[str, Tensor]:
-    return dict(values) if value is None else {**values, name: value}
+def _with(values: Mapping[str, Tensor], name: str, value: Tensor | None) -> Mapping[str, Tensor]:
+    if value is None:
+        return values
+    return ChosenTensors([*values, name], {name: value}, values, missing=value)
 
 
 def _home(plan: GoldenPlan, path: str) -> str:

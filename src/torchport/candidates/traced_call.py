@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchport.candidates.cuts import wanting_gradient
+from torchport.candidates.flow import wanting_gradient
 from torchport.candidates.fx_graph import graph_of
 from torchport.candidates.isolation import IsolatedCall
 from torchport.candidates.precision import like

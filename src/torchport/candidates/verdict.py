@@ -22,7 +22,6 @@ from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
 from torchport.runs.folder import RunFile, RunFolder
 from torchport.runs.report import Report
 from torchport.runs.verdict import Emulate, Reference, compare_run, written
-from torchport.trace.residual import residual
 from torchport.trace.writing import write_tensors
 
 TARGET = "torch"
@@ -39,15 +38,13 @@ class Comparison:
     uncompared: list[Layer]
     order: list[str]
     """The names of all layers, compared or not, as they are listed."""
-    truth: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the reference computes in float64 from golden inputs; empty where it cannot."""
+    distances: Mapping[str, Tensor] = field(default_factory=dict)
+    """From each golden value to what the reference computes in float64 from golden inputs; empty if it cannot."""
     lockstep: Mapping[str, Tensor] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     """By key, why there is no value where the other side has one."""
     labels: dict[str, str] = field(default_factory=dict)
     """By key, what the value is, where it is neither input nor output of a call."""
-    joined: dict[str, list[str]] = field(default_factory=dict)
-    """By key of a value that is others in a row, the keys of these."""
     notes: dict[str, str] = field(default_factory=dict)
     """By layer, what of it is not compared, and why."""
     remarks: tuple[str, ...] = ()
@@ -141,13 +138,8 @@ def _without_files(report: Report) -> Report:
 def _write_traces(comparison: Comparison, files: RunFolder) -> None:
     plan = comparison.plan
     metadata = {"schema": "1", "root": plan.root}
-    distances = {
-        key: distance
-        for key, value in comparison.truth.items()
-        if key in comparison.golden and (distance := residual(comparison.golden[key], value)) is not None
-    }
     write_tensors(files.captured("trace"), comparison.golden, metadata, aliases=plan.aliases)
-    write_tensors(files.captured("truth"), distances, metadata)
+    write_tensors(files.captured("truth"), comparison.distances, metadata)
     write_tensors(files.record("lockstep"), comparison.lockstep, metadata)
     write_tensors(files.record("chained"), comparison.chained, metadata)
 

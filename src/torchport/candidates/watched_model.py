@@ -26,6 +26,8 @@ class WatchedModel:
     inputs: tuple[tuple[Any, ...], dict[str, Any]]
     names: dict[nn.Module, str]
     root: str
+    known_as: dict[str, tuple[str, str]] | None = None
+    """For each call the name and the path of the reference's call that it stands for, once that is known."""
 
     @property
     def is_function(self) -> bool:
@@ -60,6 +62,7 @@ class WatchedModel:
                 blame=self.failed,
                 then=then,
                 witness=witness,
+                known_as=self.known_as,
             )
 
     def in_dtype(self, dtype: torch.dtype) -> WatchedModel:

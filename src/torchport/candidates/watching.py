@@ -15,7 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from torchport.candidates import leaves
+from torchport.candidates.checkpoints import may_be_in_a_checkpoint
 from torchport.candidates.golden import bytes_of
+from torchport.candidates.in_place import HandedInput, handed_inputs, write_through
 from torchport.candidates.probing import Probe, WatchedCall, Witness, inputs_of, user_frame
 from torchport.capture.source import definition
 from torchport.errors import TorchportError
@@ -36,14 +38,17 @@ def run(
     blame: Callable[[Exception], TorchportError],
     then: Callable[[Any], Any],
     witness: Witness | None = None,
+    known_as: Mapping[str, tuple[str, str]] | None = None,
 ) -> Any:
     """Calls the model with the modules in `names` watched, and known by these paths, and gives what `then` makes of
     the result.
 
+    `known_as` gives calls other names and paths: those of the reference's calls that they stand for. A call that is not
+    in it stands for none.
     What the model raises is raised as `blame` puts it. An error of the probe or the witness is none of the model's:
     it is raised as it is, even if the model's code catches it.
     """
-    watcher = _Watcher(root, probe, witness)
+    watcher = _Watcher(root, probe, witness, known_as)
     with ExitStack() as stack:
         for module, path in names.items():
             stack.enter_context(watcher.watches(module, path))
@@ -62,8 +67,14 @@ def run(
 class _Watcher:
     """Stands around the calls of modules, outside of their hooks, which scripted and compiled modules do not take."""
 
-    def __init__(self, root: str, probe: Probe, witness: Witness | None):
-        self.root, self.probe, self.witness = root, probe, witness
+    def __init__(
+        self,
+        root: str,
+        probe: Probe,
+        witness: Witness | None,
+        known_as: Mapping[str, tuple[str, str]] | None,
+    ):
+        self.root, self.probe, self.witness, self.known_as = root, probe, witness, known_as
         self.stack: list[WatchedCall] = []
         self.counts: Counter[str] = Counter()
         self.thread = threading.get_ident()
@@ -73,8 +84,10 @@ class _Watcher:
         """The first error of the probe or the witness."""
         self.is_over = False
         """Whether the forward pass is over: calls after that repeat earlier ones, in the backward pass."""
-        self.repeatable: dict[str, list[tuple[WatchedCall, int]]] = defaultdict(list)
-        """By path, the calls that may be made again, each with the hash of its inputs."""
+        self.is_with_probe = False
+        """Whether the probe is at work: calls meanwhile repeat earlier ones, because it goes back through some."""
+        self.repeatable: dict[nn.Module, list[tuple[WatchedCall, int]]] = defaultdict(list)
+        """By module, the calls that may be made again, each with the hash of its inputs."""
 
     @contextmanager
     def faults_raised(self) -> Iterator[None]:
@@ -104,12 +117,12 @@ class _Watcher:
     def _called(
         self, module: nn.Module, path: str, usual: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Any:
-        if self.is_over:
-            return self._called_again(module, path, usual, args, kwargs)
+        if self.is_over or self.is_with_probe:
+            return self._called_again(module, usual, args, kwargs)
         if threading.get_ident() != self.thread:  # Somebody else uses the module at the same time.
             return usual(*args, **kwargs)
         call = self._named(module, path)
-        args, kwargs = self._ours(self._enter, call, module, args, kwargs)
+        args, kwargs, handed = self._ours(self._enter, call, module, args, kwargs)
         self.stack.append(call)
         try:
             output = usual(*args, **kwargs)
@@ -118,29 +131,31 @@ class _Watcher:
             raise
         finally:
             self.stack.pop()
-        return self._ours(self._leave, call, module, output)
+        return self._ours(self._leave, call, module, output, handed)
 
     def _called_again(
-        self,
-        module: nn.Module,
-        path: str,
-        usual: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, module: nn.Module, usual: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """A call in the backward pass, in which a checkpoint repeats what it did in the forward pass."""
-        call = self._ours(self._repeated, module, path, args, kwargs)
+        call = self._ours(self._repeated, module, args, kwargs)
         if call is None:
             return usual(*args, **kwargs)
-        args, kwargs = self._ours(self._changed_inputs, call, module, args, kwargs, self.probe.enter_again)
-        output = usual(*args, **kwargs)
-        return self._ours(self._changed_outputs, call, output, self.probe.leave_again)
+        change = self.probe.enter_again
+        args, kwargs, handed = self._ours(self._changed_inputs, call, module, args, kwargs, change)
+        try:
+            output = usual(*args, **kwargs)
+        except BaseException:
+            self.probe.raised_again(call)
+            raise
+        return self._ours(self._changed_outputs, call, output, handed, self.probe.leave_again)
 
     def _repeated(
-        self, module: nn.Module, path: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> WatchedCall | None:
         """The call of the forward pass that had the same inputs; None if there is none, or none is left."""
-        earlier = self.repeatable[path]
+        earlier = self.repeatable[module]
+        if not earlier:
+            return None
         inputs = _hashed(inputs_of(module, args, kwargs)[0])
         found = next((one for one in reversed(earlier) if one[1] == inputs), None)
         if found is None:
@@ -150,18 +165,24 @@ class _Watcher:
         return found[0]
 
     def _ours(self, step: Callable[..., Any], *given: Any) -> Any:
+        before, self.is_with_probe = self.is_with_probe, True
         try:
             return step(*given)
         except BaseException as error:
             self.fault = self.fault or error
             raise
+        finally:
+            self.is_with_probe = before
 
     def _named(self, module: nn.Module, path: str) -> WatchedCall:
         base = path or self.root
         nth = self.counts[base]
         self.counts[base] += 1
+        name = f"{base}#{nth}" if nth else base
+        if self.known_as is not None:
+            name, path = self.known_as.get(name, (f"+{name}", path))
         return WatchedCall(
-            name=f"{base}#{nth}" if nth else base,
+            name=name,
             path=path,
             type=f"{type(module).__module__}.{type(module).__qualname__}",
             source=_calling_line() if self.stack else definition(type(module)),
@@ -170,44 +191,51 @@ class _Watcher:
 
     def _enter(
         self, call: WatchedCall, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if self.is_recorded and _may_be_in_a_checkpoint():
+    ) -> tuple[tuple[Any, ...], dict[str, Any], list[HandedInput]]:
+        if self.is_recorded and may_be_in_a_checkpoint():
             found, _ = inputs_of(module, args, kwargs)
-            self.repeatable[call.path].append((call, _hashed(found)))
-        args, kwargs = self._changed_inputs(call, module, args, kwargs, self.probe.enter)
+            self.repeatable[module].append((call, _hashed(found)))
+        args, kwargs, handed = self._changed_inputs(call, module, args, kwargs, self.probe.enter)
         if self.witness is not None:
             self.witness.entered(call, module, args, kwargs)
-        return args, kwargs
+        return args, kwargs, handed
 
-    def _leave(self, call: WatchedCall, module: nn.Module, output: Any) -> Any:
-        output = self._changed_outputs(call, output, self.probe.leave)
+    def _leave(self, call: WatchedCall, module: nn.Module, output: Any, handed: list[HandedInput]) -> Any:
+        output = self._changed_outputs(call, output, handed, self.probe.leave)
         if self.witness is not None:
             self.witness.left(call, module, output)
         return output
 
     def _changed_inputs(
         self, call: WatchedCall, module: nn.Module, args: Any, kwargs: Any, change: Shown
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    ) -> tuple[tuple[Any, ...], dict[str, Any], list[HandedInput]]:
         found, places = inputs_of(module, args, kwargs)
         leaves.must_be_plain(found, f"{call.name} is given", call.source)
-        given = change(call, [tensor for _, tensor in found], places)
-        changed = dict(zip((place for place, _ in found), given, strict=True))
-        args, kwargs = leaves.put_into((args, kwargs), changed)
-        return args, kwargs
+        tensors = [tensor for _, tensor in found]
+        given = change(call, tensors, places)
+        changed = _changed([place for place, _ in found], tensors, given)
+        if changed:
+            args, kwargs = leaves.put_into((args, kwargs), changed)
+        return args, kwargs, handed_inputs(tensors, given)
 
-    def _changed_outputs(self, call: WatchedCall, output: Any, change: Shown) -> Any:
+    def _changed_outputs(
+        self, call: WatchedCall, output: Any, handed: list[HandedInput], change: Shown
+    ) -> Any:
         found = leaves.tensors(output)
         leaves.must_be_plain(found, f"{call.name} returns", call.source)
-        places = [place for place, _ in found]
-        result = change(call, [tensor for _, tensor in found], places)
-        return leaves.put_into(output, dict(zip(places, result, strict=True)))
+        places, tensors = [place for place, _ in found], [tensor for _, tensor in found]
+        result = change(call, tensors, places)
+        write_through(handed, tensors, result)
+        changed = _changed(places, tensors, result)
+        return leaves.put_into(output, changed) if changed else output
 
 
-def _may_be_in_a_checkpoint() -> bool:
-    """Whether gradients are not recorded, or what is saved for them goes through hooks, as a checkpoint has it."""
-    return (
-        not torch.is_grad_enabled() or torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
-    )
+def _changed(
+    places: list[leaves.Path], tensors: list[Tensor], others: list[Tensor]
+) -> dict[leaves.Path, Tensor]:
+    """What is put in the place of tensors, by their places."""
+    both = zip(places, tensors, others, strict=True)
+    return {place: other for place, tensor, other in both if other is not tensor}
 
 
 def _hashed(found: list[tuple[leaves.Path, Tensor]]) -> int:

@@ -11,6 +11,9 @@ from safetensors import SafetensorError, safe_open
 
 from torchport.errors import TraceError
 
+_MAPPED_BYTES = 2**26
+"""What is read of a file before it is opened anew, because its pages stay in memory as long as it is open."""
+
 
 class Trace:
     """A memory-mapped trace. A key is a value's own, or an alias of another key in the file."""
@@ -18,6 +21,7 @@ class Trace:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: Any = _open(path)
+        self._bytes_read = 0
         metadata: dict[str, str] = self._file.metadata() or {}
         self.root = metadata.get("root")
         self.aliases = _aliases(metadata, path)
@@ -66,7 +70,11 @@ class Trace:
         stored = self.resolve(key)
         if stored not in self._keys:
             raise TraceError("TP0311", f"{self.path} has no value for {key}", where=key)
+        if self._bytes_read > _MAPPED_BYTES:
+            self._file.__exit__(None, None, None)
+            self._file, self._bytes_read = _open(self.path), 0
         tensor: torch.Tensor = self._file.get_tensor(stored)
+        self._bytes_read += tensor.nbytes
         return tensor
 
 
