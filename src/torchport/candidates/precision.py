@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchport.candidates.dtype_facts import facts_of
-from torchport.candidates.golden import TensorIdentity, identity_of
 from torchport.candidates.probing import WatchedCall
 
 NARROW = (torch.float16, torch.bfloat16, torch.float32)
@@ -43,10 +42,9 @@ def in_float64(
     `always` are wide all the time and, without `watched`, all are. Only this thread computes in float64: the default
     dtype of torch, which all threads share, is left alone.
     """
-    everything = [*model.parameters(), *model.buffers()]
-    weights = WideWeights(watched or {}, everything)
+    weights = WideWeights(model, watched or {})
     try:
-        weights.widen(_ALL_THE_TIME, everything if watched is None else always)
+        weights.widen(_ALL_THE_TIME, weights.narrow if watched is None else always)
         with facts_of(coarsest(weights.narrow.values()) or torch.float32), _Widened():  # type: ignore[no-untyped-call]
             yield weights
     finally:
@@ -59,12 +57,14 @@ class WideWeights:
     What a call writes to, such as a running mean, stays in float64 for the calls after it.
     """
 
-    def __init__(self, watched: Mapping[nn.Module, str], tensors: Iterable[Tensor]):
+    def __init__(self, model: nn.Module, watched: Mapping[nn.Module, str]):
         self.watched = watched
         # Under the mode that widens, a narrow value could not be had any more.
-        self.narrow = {tensor: tensor.data for tensor in tensors}
-        self.widened: dict[str, dict[Tensor, TensorIdentity]] = {}
-        """By call, the weights that it has widened and that are still wide."""
+        self.narrow = {tensor: tensor.data for tensor in (*model.parameters(), *model.buffers())}
+        self.counting = {tensor for tensor in model.parameters() if not tensor.is_inference()}
+        """The weights whose versions tell what is written to them. The statistics of a batch norm do not count."""
+        self.widened: dict[str, dict[Tensor, int | None]] = {}
+        """By call, the weights that it has widened and that are still wide, with their versions."""
 
     def entered(
         self, call: WatchedCall, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -72,17 +72,22 @@ class WideWeights:
         self.widen(call.name, _held_by(module, self.watched))
 
     def left(self, call: WatchedCall, module: nn.Module, result: Any) -> None:
-        for tensor, before in list(self.widened[call.name].items()):
-            if identity_of(tensor) == before:
-                tensor.data = self.narrow[tensor]
-                del self.widened[call.name][tensor]
+        changed = self.widened[call.name]
+        for tensor in [tensor for tensor in changed if not self._is_written(tensor, changed[tensor])]:
+            tensor.data = self.narrow[tensor]
+            del changed[tensor]
 
     def widen(self, call: str, tensors: Iterable[Tensor]) -> None:
         changed = self.widened.setdefault(call, {})
         for tensor in tensors:
             if tensor.dtype in NARROW and tensor in self.narrow:
                 tensor.data = self.narrow[tensor].double()
-                changed[tensor] = identity_of(tensor)
+                changed[tensor] = tensor._version if tensor in self.counting else None
+
+    def _is_written(self, tensor: Tensor, version: int | None) -> bool:
+        if version is not None:
+            return tensor._version != version
+        return not torch.equal(tensor, self.narrow[tensor].double())
 
     def put_back(self) -> None:
         for changed in self.widened.values():
