@@ -76,6 +76,8 @@ def compare_run(
         asked = suspicious - set(names) if reference.arithmetic == FLOAT32 else suspicious
         try:
             names |= _arithmetics(parity, files, reference, asked)
+        except MemoryError:
+            raise
         except Exception as error:  # The verdict stands, whatever goes wrong in looking for a name.
             steps.say(f"the arithmetic could not be named: {type(error).__name__}: {error}")
         return _named(parity, names)
