@@ -146,6 +146,16 @@ def test_flush_to_zero_loses_tiny_numbers_only() -> None:
         assert (tiny * 1).tolist() == pytest.approx([0.0, 0.0, 2e-38, 1.0])
 
 
+def test_results_of_every_operation_have_the_digits_of_a_narrow_sum() -> None:
+    x = torch.randn(64)
+    with Emulated(find_arithmetic("bf16_sums")):
+        written = x.clone().add_(1.0)
+        assert torch.equal(written, (x + 1).bfloat16().float()) and torch.equal(
+            x.exp(), torch.exp(x).bfloat16()
+        )
+    assert torch.equal(written, (x + 1).bfloat16().float())
+
+
 def test_float64_and_integers_are_left_alone() -> None:
     wide = torch.randn(8, 8, dtype=torch.float64)
     with Emulated(find_arithmetic("bf16_sums")):

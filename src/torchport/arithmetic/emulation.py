@@ -69,7 +69,11 @@ class Emulated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if (change := self.arithmetic.every_value) is not None:
             return _rounded(func, args, given, change)
         result = self._computed(func, args, given)
-        return result if self.arithmetic.results is None else _results(func, result, self.arithmetic.results)
+        if (change := self.arithmetic.results) is None:
+            return result
+        if func._schema.is_mutable:
+            return _written(result, args, change)
+        return _results(func, result, change)
 
     def _computed(self, func: OpOverload, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         if (handler := _HANDLERS.get(func)) is not None:
@@ -99,6 +103,13 @@ def _rounded(
 def _results(func: OpOverload, result: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """What an operation returns, each number changed; views and what was written to stay as they are."""
     return result if _gives_views(func) else _each_float(result, change)
+
+
+def _written(result: Any, args: tuple[Any, ...], change: Callable[[Tensor], Tensor]) -> Any:
+    """What an operation has written to its first operand, each number changed there."""
+    if args and result is args[0] and isinstance(result, Tensor) and result.is_floating_point():
+        result.copy_(change(result))
+    return result
 
 
 def _gives_views(func: OpOverload) -> bool:
