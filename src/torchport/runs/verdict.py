@@ -22,7 +22,7 @@ from torchport.runs.report import Report
 from torchport.trace.plan import Plan
 from torchport.trace.reading import Trace
 
-NAMED = 8
+NAMED = 100
 """The layers, from the first that fails, whose arithmetic is looked for."""
 Emulate = Callable[[Arithmetic, Collection[str]], Mapping[str, Tensor]]
 """What the reference computes in a class of arithmetic, from golden inputs, in some of its calls."""
