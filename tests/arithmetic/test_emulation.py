@@ -29,6 +29,10 @@ def masked_attention(x: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(x, x, x, attn_mask=mask, scale=0.3)
 
 
+def shared_heads(x: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(x, x[:, :1], x[:, :1], enable_gqa=True)
+
+
 CASES: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {
     "linear": (nn.Linear(96, 32), (8, 96)),
     "linear without bias": (nn.Linear(96, 32, bias=False), (8, 96)),
@@ -55,6 +59,7 @@ CASES: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {
     "deviation": (lambda x: x.std(), (8, 64)),
     "pool": (nn.AdaptiveAvgPool2d(1), (2, 8, 9, 9)),
     "attention": (attention, (2, 2, 12, 16)),
+    "attention with shared heads": (shared_heads, (2, 4, 12, 16)),
     "masked attention": (masked_attention, (2, 2, 12, 16)),
 }
 
@@ -144,6 +149,14 @@ def test_flush_to_zero_loses_tiny_numbers_only() -> None:
     tiny = torch.tensor([1e-39, -1e-40, 2e-38, 1.0])
     with Emulated(find_arithmetic("flush_to_zero")):
         assert (tiny * 1).tolist() == pytest.approx([0.0, 0.0, 2e-38, 1.0])
+
+
+def test_results_of_every_operation_have_the_digits_of_a_narrow_sum() -> None:
+    x = torch.randn(64)
+    with Emulated(find_arithmetic("bf16_sums")):
+        written, given = torch.relu(x).add_(1.0), x.exp()
+    assert torch.equal(written, (torch.relu(x).bfloat16().float() + 1).bfloat16().float())
+    assert torch.equal(given, x.exp().bfloat16().float())
 
 
 def test_float64_and_integers_are_left_alone() -> None:

@@ -23,6 +23,7 @@ def forward(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """What `aten._scaled_dot_product_flash_attention_for_cpu` returns: the output, and the logarithm of the sums."""
+    key, value = _for_each_head(query, key), _for_each_head(query, value)
     scores = _scores(arithmetic, query, key, is_causal, attn_mask, scale)
     largest = scores.amax(-1, keepdim=True)
     weights = torch.exp(scores - largest)
@@ -45,6 +46,8 @@ def backward(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    groups = key.shape[1]
+    key, value = _for_each_head(query, key), _for_each_head(query, value)
     scores = _scores(arithmetic, query, key, is_causal, attn_mask, scale)
     weights = torch.exp(scores - logsumexp.unsqueeze(-1))
     wide = gradient.float()
@@ -53,9 +56,20 @@ def backward(
     of_scores = weights * (of_weights - shared) * _scale(query, scale)
     return (
         product(of_scores, key.float(), arithmetic).to(query.dtype),
-        product(of_scores.transpose(-1, -2), query.float(), arithmetic).to(key.dtype),
-        product(weights.transpose(-1, -2), wide, arithmetic).to(value.dtype),
+        _joined(product(of_scores.transpose(-1, -2), query.float(), arithmetic), groups).to(key.dtype),
+        _joined(product(weights.transpose(-1, -2), wide, arithmetic), groups).to(value.dtype),
     )
+
+
+def _for_each_head(query: Tensor, shared: Tensor) -> Tensor:
+    """Keys or values that several heads share, once for each head."""
+    return shared.repeat_interleave(query.shape[1] // shared.shape[1], 1)
+
+
+def _joined(gradient: Tensor, groups: int) -> Tensor:
+    """The gradient of what several heads share."""
+    batch, heads, *rest = gradient.shape
+    return gradient.reshape(batch, groups, heads // groups, *rest).sum(2)
 
 
 def _scores(

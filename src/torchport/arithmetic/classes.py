@@ -24,6 +24,8 @@ class Arithmetic:
     """What becomes of the two operands of a product before they are multiplied."""
     running_sum: Round | None = None
     """Sums are computed one term after the other, and this is what becomes of the sum after each."""
+    results: Round | None = None
+    """What becomes of the results of all operations."""
     every_value: Round | None = None
     """What becomes of every operand and every result of any operation."""
 
@@ -63,8 +65,8 @@ CLASSES = (
     Arithmetic("tf32", "as if products were TF32", operands=_in_tf32),
     Arithmetic("fp16_products", "as if products were float16 with float32 sums", operands=_HALF),
     Arithmetic("bf16_products", "as if products were bfloat16 with float32 sums", operands=_BRAIN),
-    Arithmetic("fp16_sums", "as if sums were float16", operands=_HALF, running_sum=_HALF),
-    Arithmetic("bf16_sums", "as if sums were bfloat16", operands=_BRAIN, running_sum=_BRAIN),
+    Arithmetic("fp16_sums", "as if sums were float16", operands=_HALF, running_sum=_HALF, results=_HALF),
+    Arithmetic("bf16_sums", "as if sums were bfloat16", operands=_BRAIN, running_sum=_BRAIN, results=_BRAIN),
 )
 
 

@@ -112,18 +112,19 @@ def input_gradient(
 ) -> Tensor | None:
     """The gradient of the input, one channel of the output after the other and one tap after the other.
 
-    None if it is computed as eager PyTorch does: for grouped and transposed convolutions.
+    None for transposed convolutions, which are left as they are.
     """
-    if how.groups > 1 or how.transposed:
+    if how.transposed:
         return None
     if arithmetic.operands is not None:
         gradient, weight = arithmetic.operands(gradient), arithmetic.operands(weight)
     if arithmetic.running_sum is None:
         return how.eager_input_gradient(gradient, given, weight)
-    summed = torch.zeros_like(given)
-    for channel in range(len(weight)):
-        one = gradient.narrow(1, channel, 1)
-        for tap in _taps(weight.narrow(0, channel, 1)):
+    summed, each = torch.zeros_like(given), len(weight) // how.groups
+    for nth in range(each):
+        # The nth channel of every group.
+        one = gradient[:, nth::each]
+        for tap in _taps(weight[nth::each]):
             summed = arithmetic.running_sum(summed + how.eager_input_gradient(one, given, tap))
     return summed
 

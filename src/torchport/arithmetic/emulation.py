@@ -68,6 +68,14 @@ class Emulated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **given)
         if (change := self.arithmetic.every_value) is not None:
             return _rounded(func, args, given, change)
+        result = self._computed(func, args, given)
+        if (change := self.arithmetic.results) is None:
+            return result
+        if func._schema.is_mutable:
+            return _written(result, args, change)
+        return _results(func, result, change)
+
+    def _computed(self, func: OpOverload, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         if (handler := _HANDLERS.get(func)) is not None:
             return handler(self.arithmetic, *args, **given)
         if (parts := _PARTS.get(func)) is not None:
@@ -86,12 +94,33 @@ def _is_emulated(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
 def _rounded(
     func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], change: Callable[[Tensor], Tensor]
 ) -> Any:
+    if func._schema.is_mutable or _gives_views(func):
+        return func(*args, **kwargs)
+    changed = _each_float((args, dict(kwargs)), change)
+    return _results(func, func(*changed[0], **changed[1]), change)
+
+
+def _results(func: OpOverload, result: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """What an operation returns, each number changed; views and what was written to stay as they are."""
+    return result if _gives_views(func) else _each_float(result, change)
+
+
+def _written(result: Any, args: tuple[Any, ...], change: Callable[[Tensor], Tensor]) -> Any:
+    """What an operation has written to its first operand, each number changed there."""
+    if args and result is args[0] and isinstance(result, Tensor) and result.is_floating_point():
+        result.copy_(change(result))
+    return result
+
+
+def _gives_views(func: OpOverload) -> bool:
+    return any(returned.alias_info is not None for returned in func._schema.returns)
+
+
+def _each_float(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     def one(leaf: Any) -> Any:
         return change(leaf) if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf
 
-    if func._schema.is_mutable or any(returned.alias_info is not None for returned in func._schema.returns):
-        return func(*args, **kwargs)
-    return pytree.tree_map(one, func(*pytree.tree_map(one, args), **pytree.tree_map(one, dict(kwargs))))
+    return pytree.tree_map(one, tree)
 
 
 def _mm(arithmetic: Arithmetic, first: Tensor, second: Tensor) -> Tensor:

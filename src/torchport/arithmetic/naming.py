@@ -17,14 +17,18 @@ ALIKE = 0.3
 """How much more of an error than of the class's own error may be a multiple of the truth."""
 
 
+RELATED = 0.5
+"""The cosine of an error and that of a class with rounded operands, in a layer that does more than one product."""
+
+
 def name_arithmetic(
     golden: Tensor, residual: Tensor, candidate: Tensor, computed: Callable[[Arithmetic], Tensor | None]
 ) -> Arithmetic | None:
     """The class that explains a value that is out of bounds, or None if none does.
 
     `computed` gives what each class computes. Operands that are rounded leave a trace that is the same in any order of
-    sums, so these classes are known by the values themselves. Other classes are known by the size of their error, the
-    finest first, if the error is no more systematic than theirs.
+    sums, so these classes are known by the values themselves, nearly so if the layer does more than one product. Other
+    classes are known by the size of their error, the nearest first, if the error is no more systematic than theirs.
     """
     truth = golden.double() + residual.double()
     error = candidate.double() - truth
@@ -39,9 +43,12 @@ def name_arithmetic(
     same = max(shares, key=lambda one: shares[one], default=None)
     if same is not None and shares[same] >= SAME:
         return next(one for one in found if shares.get(one, 0.0) >= max(SAME, shares[same] - 0.01))
-    sums = {one: own for one, own in found.items() if one.running_sum is not None}
-    by_size = sorted(sums, key=lambda one: float(sums[one].norm()))
-    return next((one for one in by_size if _explains(sums[one], error, truth)), None)
+    likely = [
+        one
+        for one, own in found.items()
+        if _explains(own, error, truth) and (one.running_sum is not None or _cosine(own, error) > RELATED)
+    ]
+    return min(likely, key=lambda one: round(_apart(found[one], error), 1), default=None)
 
 
 def _share(error: Tensor, own: Tensor) -> float:
@@ -55,6 +62,11 @@ def _explains(own: Tensor, error: Tensor, truth: Tensor) -> bool:
         least <= float(error.norm()) <= most
         and abs(_cosine(error, truth)) <= abs(_cosine(own, truth)) + ALIKE
     )
+
+
+def _apart(own: Tensor, error: Tensor) -> float:
+    """How many times as large the one is as the other, as a logarithm."""
+    return abs(math.log(float(own.norm()) / float(error.norm())))
 
 
 def _cosine(first: Tensor, second: Tensor) -> float:

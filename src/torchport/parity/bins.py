@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict
 
 from torchport.parity import dtypes
 
+MULTIPLE = 4.0
+"""The floors that a candidate may be from the truth, by RMS; twice as many by maximum."""
 ENOUGH = 64
 """The elements from which on a bin stands by itself."""
 FEW = 16

@@ -17,10 +17,10 @@ from typing import Literal, NamedTuple
 import torch
 
 from torchport.parity import dtypes
-from torchport.parity.elements import Elements, wrong_elements
+from torchport.parity.finding import Finding, elements_of, failure_of, lacks_truth_of, missing, vacuous, worst
 from torchport.parity.metrics import Metrics, compare
 from torchport.parity.picture import Picture, draw
-from torchport.parity.result import Divergence, Failure, Layer, Measured, Parity
+from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, Choice, Judged, RuleBook
 from torchport.parity.tolerance import NoiseFloor, Verdict
 from torchport.trace.plan import Call, Event, checked_events
@@ -28,23 +28,6 @@ from torchport.trace.reading import Trace
 from torchport.trace.residual import residual
 
 USUAL = "tolerances of assert_close (no float64 truth)"
-
-
-class _Finding(NamedTuple):
-    """One value that was judged: the call at which it showed, which value it is, and the verdict."""
-
-    call: str
-    what: str
-    passed: bool
-    reason: str | None
-    measured: Measured | None
-    key: str
-    lacks_truth: bool = False
-    """Whether the rule asked for the truth of the value, and it is not known."""
-
-    @property
-    def is_evidence(self) -> bool:
-        return self.measured is not None and self.measured.numel > 0
 
 
 Values = Mapping[str, torch.Tensor]
@@ -115,10 +98,10 @@ class _Comparison:
         self.traces, self.judged, self.again = traces, judged, again
         self.calls = {call.name: call for call in calls}
         self.rules = rules
-        self.own: dict[str, list[_Finding]] = defaultdict(list)
-        self.chained: dict[str, list[_Finding]] = {}
+        self.own: dict[str, list[Finding]] = defaultdict(list)
+        self.chained: dict[str, list[Finding]] = {}
         self.layers: dict[str, Layer] = {}
-        self.culprit: tuple[str, _Finding] | None = None
+        self.culprit: tuple[str, Finding] | None = None
         self.nodes = _nodes_by_call(traces, operations)
 
     def run(self, events: Iterable[Event]) -> Parity:
@@ -142,7 +125,7 @@ class _Comparison:
             rule=USUAL if without_truth and without_truth == compared else self.rules.name,
             layers=tuple(self.layers[name] for name in self.calls),
             first_divergence=divergence,
-            outputs=_worst(outputs),
+            outputs=worst(outputs),
             compared=compared,
             without_truth=without_truth,
         )
@@ -151,7 +134,7 @@ class _Comparison:
         if (owner := self._kept_from(call)) is not None:
             reason = f"the port never came to call {call.name}"
             key = (*call.outputs, *call.inputs)[0]
-            self._found(owner, _Finding(call.name, "call", False, reason, None, key))
+            self._found(owner, Finding(call.name, "call", False, reason, None, key))
         reached = any(key in self.traces.lockstep for key in call.outputs)
         for index, key in enumerate(call.inputs):
             finding = self._measure_own(call, f"input {index} of {call.name}", key)
@@ -192,7 +175,7 @@ class _Comparison:
             self._found(call.name, self._measure_own(call, _output(call, index), key))
         found = self.own[call.name]
         if found and all(finding.passed and not finding.is_evidence for finding in found):
-            self._found(call.name, _vacuous(found[0]))
+            self._found(call.name, vacuous(found[0]))
         self.chained[call.name] = [
             self._measure_chained(call, _output(call, index), key) for index, key in enumerate(call.outputs)
         ]
@@ -200,31 +183,31 @@ class _Comparison:
         if self.judged is not None:
             self.judged(layer)
 
-    def _found(self, owner: str, finding: _Finding | None) -> None:
+    def _found(self, owner: str, finding: Finding | None) -> None:
         if finding is None:
             return
         self.own[owner].append(finding)
         if not finding.passed and self.culprit is None:
             self.culprit = (owner, finding)
 
-    def _measure_own(self, call: Call, what: str, key: str) -> _Finding | None:
+    def _measure_own(self, call: Call, what: str, key: str) -> Finding | None:
         """The verdict on a value in lock-step, or None for an input that is another value handed on unchanged."""
         golden, lockstep = self.traces.golden, self.traces.lockstep
         stored = golden.resolve(key)
         if key not in lockstep:
             golden.get(key)
             handed_on = stored != key and key not in call.outputs
-            return None if handed_on else _missing(call, what, key)
+            return None if handed_on else missing(call, what, key)
         truth = self.traces.truth
         distance = truth.get(stored) if truth is not None and truth.has(stored) else None
         coarser = self.again.coarser.get(key)
         return self._judged(call, what, key, lockstep.get(key), self.rules.own, distance, coarser)
 
-    def _measure_chained(self, call: Call, what: str, key: str) -> _Finding:
+    def _measure_chained(self, call: Call, what: str, key: str) -> Finding:
         chained = self.traces.chained
         stored = key if key in chained else self.traces.golden.resolve(key)
         if stored not in chained:
-            return _missing(call, what, key)
+            return missing(call, what, key)
         end = self.again.ends.get(key)
         distance = None if end is None else residual(self.traces.golden.get(key), end)
         coarser = self.again.coarser_ends.get(key)
@@ -239,12 +222,19 @@ class _Comparison:
         choose: Choice,
         distance: torch.Tensor | None,
         coarser: torch.Tensor | None,
-    ) -> _Finding:
+    ) -> Finding:
         golden = self.traces.golden.get(key)
         rule = choose(Judged(key, dtypes.name_of(golden.dtype), dtypes.name_of(candidate.dtype)))
-        metrics = compare(golden, candidate, distance, rtol=rule.rtol, atol=rule.atol, coarser=coarser)
-        verdict = rule.judge(metrics)
-        elements = _elements(golden, candidate, distance, metrics, verdict)
+
+        def measure(floor: torch.Tensor | None) -> tuple[Metrics, Verdict]:
+            metrics = compare(golden, candidate, distance, rtol=rule.rtol, atol=rule.atol, coarser=floor)
+            return metrics, rule.judge(metrics)
+
+        metrics, verdict = measure(None)
+        if not verdict.passed and coarser is not None:
+            kinder = measure(coarser)
+            metrics, verdict = kinder if kinder[1].passed else (metrics, verdict)
+        elements = elements_of(golden, candidate, distance, metrics, verdict)
         is_somewhere = elements is not None and elements.common
         reason = f"{verdict.reason}: {elements}" if is_somewhere else verdict.reason
         measured = Measured(
@@ -256,15 +246,15 @@ class _Comparison:
             reason=reason,
             elements=elements,
         )
-        lacks_truth = isinstance(rule, NoiseFloor) and _lacks_truth(metrics)
-        return _Finding(call.name, what, verdict.passed, reason, measured, key, lacks_truth)
+        lacks_truth = isinstance(rule, NoiseFloor) and lacks_truth_of(metrics)
+        return Finding(call.name, what, verdict.passed, reason, measured, key, lacks_truth)
 
     def _layer(self, call: Call) -> Layer:
         found, chained = self.own[call.name], self.chained[call.name]
-        own = _worst(found)
+        own = worst(found)
         failed = [finding for finding in found if not finding.passed]
         reason = f"{failed[0].what}: {failed[0].reason}" if failed else self._nothing(call, found)
-        drift = _worst(chained)
+        drift = worst(chained)
         if drift is not None and call.parent is not None:
             drift = drift.model_copy(update=dict.fromkeys(("passed", "rule", "ratio", "reason"), None))
         return Layer(
@@ -278,13 +268,13 @@ class _Comparison:
             rule=None if own is None else own.rule,
             parent=call.parent,
             picture=None if own is None else self._picture(own),
-            failure=_failure(failed[0]) if failed else None,
+            failure=failure_of(failed[0]) if failed else None,
         )
 
     def _picture(self, own: Measured) -> Picture | None:
         return draw(self.traces.golden.get(own.key), self.traces.lockstep.get(own.key), own.golden_max)
 
-    def _nothing(self, call: Call, found: list[_Finding]) -> str | None:
+    def _nothing(self, call: Call, found: list[Finding]) -> str | None:
         """The reason why nothing was compared for a call, or None if something was."""
         if found:
             return None
@@ -292,7 +282,7 @@ class _Comparison:
             return "returns no tensor"
         return f"returns {self.traces.golden.resolve(call.outputs[0])} as it is"
 
-    def _divergence(self, outputs: list[_Finding]) -> Divergence | None:
+    def _divergence(self, outputs: list[Finding]) -> Divergence | None:
         if self.culprit is not None:
             owner, finding = self.culprit
             return self._diverged(owner, finding, "own")
@@ -305,7 +295,7 @@ class _Comparison:
                     return self._diverged(finding.call, finding, "chained")
         raise AssertionError("an output failed, so some chained value did")
 
-    def _diverged(self, owner: str, finding: _Finding, kind: Literal["own", "chained"]) -> Divergence:
+    def _diverged(self, owner: str, finding: Finding, kind: Literal["own", "chained"]) -> Divergence:
         layer = self.calls[owner]
         return Divergence(
             layer=layer.name,
@@ -318,27 +308,6 @@ class _Comparison:
             metrics=finding.measured,
             key=finding.key,
         )
-
-
-def _lacks_truth(metrics: Metrics) -> bool:
-    """Whether the truth of a value is not known, although its dtype has a wider one."""
-    if metrics.numel == 0 or metrics.golden_dtype not in dtypes.WITH_TRUTH:
-        return False
-    return metrics.noise is None or metrics.noise.unknown > 0
-
-
-def _elements(
-    golden: torch.Tensor,
-    candidate: torch.Tensor,
-    distance: torch.Tensor | None,
-    metrics: Metrics,
-    verdict: Verdict,
-) -> Elements | None:
-    """The elements that are wrong, if a bin is out of bounds."""
-    bin = None if metrics.noise is None else metrics.noise.bin
-    if bin is None or verdict.bin_limit is None or distance is None:
-        return None
-    return wrong_elements(golden, candidate, distance, bin, verdict.bin_limit)
 
 
 def _nodes_by_call(traces: _Traces, operations: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -356,28 +325,3 @@ def _nodes_by_call(traces: _Traces, operations: Mapping[str, Sequence[str]]) -> 
 
 def _output(call: Call, index: int) -> str:
     return "output" if len(call.outputs) == 1 else f"output {index}"
-
-
-def _missing(call: Call, what: str, key: str) -> _Finding:
-    return _Finding(call.name, what, False, f"the port computed no value for {key}", None, key)
-
-
-def _failure(finding: _Finding) -> Failure:
-    is_missing = finding.measured is None
-    return Failure(key=finding.key, what=finding.what, reason=finding.reason or "", is_missing=is_missing)
-
-
-def _vacuous(finding: _Finding) -> _Finding:
-    reason = "every tensor is empty, so nothing is proven"
-    assert finding.measured is not None
-    measured = finding.measured.model_copy(update={"passed": False, "reason": reason})
-    return finding._replace(passed=False, reason=reason, measured=measured)
-
-
-def _worst(found: list[_Finding]) -> Measured | None:
-    """The value that failed first, or else the one nearest its limit; None if that value is missing."""
-    for finding in found:
-        if not finding.passed:
-            return finding.measured
-    measured = [finding.measured for finding in found if finding.measured is not None]
-    return max(measured, key=lambda one: one.ratio or 0.0, default=None)

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict
 
 from torchport.parity import dtypes
 from torchport.parity.accumulate import Sums
-from torchport.parity.bins import Bin, Bins
+from torchport.parity.bins import Bin
 from torchport.parity.bits import bits_of, numbers
+from torchport.parity.strays import Distances, worst_bin
 
 if TYPE_CHECKING:
     import torch
@@ -126,7 +127,12 @@ def compare(
         here = slice(start, start + chunk)
         parts = (None if whole is None else whole[here] for whole in (distances, coarse))
         pair.add(sums, start, golden_bits[here], candidate_bits[here], *parts)
-    return pair.metrics(sums, with_noise=truth is not None)
+    metrics = pair.metrics(sums, with_noise=truth is not None)
+    if metrics.noise is None or sums.bins is None or distances is None:
+        return metrics
+    given = numbers(golden_bits, pair.golden.dtype), numbers(candidate_bits, pair.candidate.dtype)
+    worst = worst_bin(sums.bins.joined(), pair.golden.dtype, Distances.of(*given, distances, coarse))
+    return metrics.model_copy(update={"noise": metrics.noise.model_copy(update={"bin": worst})})
 
 
 class ComparedPair:
@@ -231,7 +237,6 @@ def _finish(sums: Sums, pair: ComparedPair, with_noise: bool) -> Metrics:
             unknown=sums.finite - sums.with_truth,
             arithmetic_rms=math.sqrt(sums.truth_mean(sums.coarser_squares)),
             arithmetic_max=sums.coarser_max,
-            bin=None if sums.bins is None else _worst(sums.bins, pair.golden.dtype),
         )
     return Metrics(
         max_abs=sums.largest(sums.max_abs),
@@ -257,10 +262,6 @@ def _finish(sums: Sums, pair: ComparedPair, with_noise: bool) -> Metrics:
 def _root(mean_square: float) -> float:
     """The square root, also of a number beyond float64."""
     return float(np.sqrt(mean_square))
-
-
-def _worst(bins: Bins, dtype: str) -> Bin | None:
-    return max(bins.joined(), key=lambda one: one.ratio(dtype, 1.0), default=None)
 
 
 def _wide(tensor: torch.Tensor) -> np.ndarray:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 from torchport.parity import dtypes
-from torchport.parity.bins import FEW, Bin
+from torchport.parity.bins import FEW, MULTIPLE, Bin
 from torchport.parity.metrics import Metrics, Noise
 
 
@@ -61,7 +61,7 @@ class NoiseFloor:
     luck alone (an honest dot product, one element, fails one time in twenty; sixteen, none in 400).
     """
 
-    multiple: float = 4.0
+    multiple: float = MULTIPLE
     rtol: ClassVar[None] = None
     atol: ClassVar[None] = None
 
@@ -99,7 +99,7 @@ class NoiseFloor:
         reason = f"{floors:.3g} times as far from the float64 truth as eager PyTorch, by {kind} over {which}"
         verdict = _within(bin.ratio(metrics.golden_dtype, self.multiple), self.name, reason)
         floor_rms, floor_max = bin.floors(metrics.golden_dtype)
-        limit = max(self.multiple * floor_rms, floor_max)
+        limit = max(2 * self.multiple * floor_rms, floor_max)
         return verdict if verdict.passed else verdict._replace(bin_limit=limit)
 
     def allowance(self, golden: Metrics) -> float:

@@ -22,7 +22,7 @@ from torchport.runs.report import Report
 from torchport.trace.plan import Plan
 from torchport.trace.reading import Trace
 
-NAMED = 8
+NAMED = 100
 """The layers, from the first that fails, whose arithmetic is looked for."""
 Emulate = Callable[[Arithmetic, Collection[str]], Mapping[str, Tensor]]
 """What the reference computes in a class of arithmetic, from golden inputs, in some of its calls."""
@@ -67,25 +67,31 @@ def compare_run(
         )
 
     with steps.step("compare", "comparing every layer"):
-        again = Again()
-        parity = compared(again)
+        parity = compared(Again())
         if parity.first_divergence is None or reference is None or not truth.is_file():
             return parity
-        suspicious, arithmetic = _failed(parity), reference.arithmetic
-        if suspicious and arithmetic != EAGER:
-            again = again._replace(coarser=reference.emulate(arithmetic, suspicious))
-            parity = compared(again)
-        if not _failed(parity) and parity.first_divergence is not None:
-            parity = compared(
-                again._replace(ends=reference.ends(), coarser_ends=reference.emulate_all(arithmetic))
-            )
-        names = dict.fromkeys(suspicious - _failed(parity), arithmetic.name)
-        asked = suspicious - set(names) if arithmetic == FLOAT32 else suspicious
+        suspicious = _failed(parity)
+        parity = _compared_again(compared, parity, reference)
+        names = dict.fromkeys(suspicious - _failed(parity), reference.arithmetic.name)
+        asked = suspicious - set(names) if reference.arithmetic == FLOAT32 else suspicious
         try:
             names |= _arithmetics(parity, files, reference, asked)
+        except MemoryError:
+            raise
         except Exception as error:  # The verdict stands, whatever goes wrong in looking for a name.
             steps.say(f"the arithmetic could not be named: {type(error).__name__}: {error}")
         return _named(parity, names)
+
+
+def _compared_again(compared: Callable[[Again], Parity], parity: Parity, reference: Reference) -> Parity:
+    """The same by what the reference computes in the candidate's arithmetic, and in float64 from end to end."""
+    again, arithmetic, suspicious = Again(), reference.arithmetic, _failed(parity)
+    if suspicious and arithmetic != EAGER:
+        again = again._replace(coarser=reference.emulate(arithmetic, suspicious))
+        parity = compared(again)
+    if _failed(parity) or parity.first_divergence is None:
+        return parity
+    return compared(again._replace(ends=reference.ends(), coarser_ends=reference.emulate_all(arithmetic)))
 
 
 def _failed(parity: Parity) -> set[str]:

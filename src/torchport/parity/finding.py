@@ -1,0 +1,78 @@
+"""Values that were judged: each with the call at which it showed, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from torchport.parity import dtypes
+from torchport.parity.elements import Elements, wrong_elements
+from torchport.parity.metrics import Metrics
+from torchport.parity.result import Failure, Measured
+from torchport.parity.tolerance import Verdict
+from torchport.trace.plan import Call
+
+
+class Finding(NamedTuple):
+    """One value that was judged: the call at which it showed, which value it is, and the verdict."""
+
+    call: str
+    what: str
+    passed: bool
+    reason: str | None
+    measured: Measured | None
+    key: str
+    lacks_truth: bool = False
+    """Whether the rule asked for the truth of the value, and it is not known."""
+
+    @property
+    def is_evidence(self) -> bool:
+        return self.measured is not None and self.measured.numel > 0
+
+
+def lacks_truth_of(metrics: Metrics) -> bool:
+    """Whether the truth of a value is not known, although its dtype has a wider one."""
+    if metrics.numel == 0 or metrics.golden_dtype not in dtypes.WITH_TRUTH:
+        return False
+    return metrics.noise is None or metrics.noise.unknown > 0
+
+
+def elements_of(
+    golden: torch.Tensor,
+    candidate: torch.Tensor,
+    distance: torch.Tensor | None,
+    metrics: Metrics,
+    verdict: Verdict,
+) -> Elements | None:
+    """The elements that are wrong, if a bin is out of bounds."""
+    bin = None if metrics.noise is None else metrics.noise.bin
+    if bin is None or verdict.bin_limit is None or distance is None:
+        return None
+    return wrong_elements(golden, candidate, distance, bin, verdict.bin_limit)
+
+
+def missing(call: Call, what: str, key: str) -> Finding:
+    return Finding(call.name, what, False, f"the port computed no value for {key}", None, key)
+
+
+def failure_of(finding: Finding) -> Failure:
+    is_missing = finding.measured is None
+    return Failure(key=finding.key, what=finding.what, reason=finding.reason or "", is_missing=is_missing)
+
+
+def vacuous(finding: Finding) -> Finding:
+    reason = "every tensor is empty, so nothing is proven"
+    assert finding.measured is not None
+    measured = finding.measured.model_copy(update={"passed": False, "reason": reason})
+    return finding._replace(passed=False, reason=reason, measured=measured)
+
+
+def worst(found: Sequence[Finding]) -> Measured | None:
+    """The value that failed first, or else the one nearest its limit; None if that value is missing."""
+    for finding in found:
+        if not finding.passed:
+            return finding.measured
+    measured = [finding.measured for finding in found if finding.measured is not None]
+    return max(measured, key=lambda one: one.ratio or 0.0, default=None)
