@@ -208,20 +208,24 @@ def _truth(
 ) -> StoredTensors | None:
     """The gradients in float64; None if the model cannot be run in it.
 
-    A weight that is used outside the call of its module is not in float64 then. The pass is done again with such
-    weights in float64 all the time.
+    The weights of one module are in float64 at a time. If some are used outside the call of their module, the pass is
+    done again with these in float64 all the time and, if that is not enough, with all.
     """
 
-    def passed(always: Iterable[Tensor]) -> Cut:
-        with precision.in_float64(reference.model, reference.names, always) as wide:
-            side = reference.in_dtype(torch.float64)
-            return cut(side, parameters, Witnesses(wide, witness), is_wide=True)
+    def passed(always: Iterable[Tensor]) -> Cut | None:
+        try:
+            with precision.in_float64(reference.model, reference.names, always) as wide:
+                side = reference.in_dtype(torch.float64)
+                return cut(side, parameters, Witnesses(wide, witness), is_wide=True)
+        except TorchportError:
+            return None
 
-    try:
-        probe = passed(())
-        return passed(probe.narrow).found if probe.narrow else probe.found
-    except TorchportError:
-        return None
+    probe = passed(())
+    if probe is not None and probe.narrow:
+        probe = passed(probe.narrow)
+    if probe is None or probe.narrow:
+        probe = passed([*reference.model.parameters(), *reference.model.buffers()])
+    return None if probe is None else probe.found
 
 
 def _ends(

@@ -163,14 +163,19 @@ def _distances(golden: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> dic
 
 
 def _truth(reference: WatchedModel, plan: GoldenPlan, witness: StateWatch) -> dict[str, Tensor]:
-    """Each call in float64, from golden inputs; nothing where the model cannot be run in float64."""
-    probe = LockStep(plan, "reference")
-    try:
-        with precision.in_float64(reference.model, reference.names) as wide:
-            reference.in_dtype(torch.float64).run(probe, witness=Witnesses(wide, witness))
-    except TorchportError:
-        return {}
-    return probe.written
+    """Each call in float64, from golden inputs; nothing where the model cannot be run in float64.
+
+    The weights of one module are in float64 at a time, or all of them, if the model cannot be run with these.
+    """
+    for watched in (reference.names, None):
+        probe = LockStep(plan, "reference")
+        try:
+            with precision.in_float64(reference.model, watched) as wide:
+                reference.in_dtype(torch.float64).run(probe, witness=Witnesses(wide, witness))
+            return probe.written
+        except TorchportError:
+            continue
+    return {}
 
 
 def _emulated(
