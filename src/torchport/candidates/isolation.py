@@ -59,8 +59,8 @@ class IsolatedCall:
     kwargs: dict[str, Any]
     results: dict[str, Any]
     """By the name of a call inside, what it returns."""
-    modules: dict[str, nn.Module]
-    """By the name of a call inside, the module."""
+    made: dict[nn.Module, list[str]]
+    """For each module with a call inside, the names of all its calls that are made there, compared or not."""
 
     @property
     def _places(self) -> Places:
@@ -125,16 +125,22 @@ class IsolatedCall:
 
     @contextmanager
     def _stand_ins(self, given: Mapping[str, Tensor], computed: dict[str, Tensor]) -> Iterator[None]:
-        """While it lasts, the calls inside return what is given, and what they are handed is noted."""
-        waiting: dict[nn.Module, list[Call]] = defaultdict(list)
-        for call in self.border.inside:
-            waiting[self.modules[call.name]].append(call)
+        """While it lasts, the calls inside return what is given, and what they are handed is noted.
+
+        Other calls of the same modules, which are not compared, are made as usual.
+        """
+        inside = {call.name: call for call in self.border.inside}
+        waiting = {module: [inside.get(name) for name in names] for module, names in self.made.items()}
 
         def stand_in(module: nn.Module) -> Callable[..., Any]:
+            usual = vars(module).get("_compiled_call_impl") or module._call_impl
+
             def called(*args: Any, **kwargs: Any) -> Any:
                 if not waiting[module]:
                     raise CaptureError("TP0202", "by itself, it makes other calls than in the model")
                 call = waiting[module].pop(0)
+                if call is None:
+                    return usual(*args, **kwargs)
                 found, places = inputs_of(module, args, kwargs)
                 inputs = self._by_key(call.inputs, self._places.given, call, places)
                 computed.update({key: found[index][1] for key, index in inputs.items()})
@@ -174,15 +180,16 @@ def isolate(model: WatchedModel, plan: GoldenPlan, name: str, without_outputs: s
 
     `without_outputs` are the calls that lack outputs, in the place of which golden ones cannot be put.
     """
-    catch = _Catch(Border.of(plan, name))
+    catch = _Catch(Border.of(plan, name), plan)
     model.run(LockStep(plan, model.label, without_outputs), witness=catch)
     if catch.module is None:
         raise CaptureError("TP0202", f"{name} is not called")
-    outside = set(catch.modules.values())
+    compared = {call.name for call in catch.border.inside}
+    outside = {module for module, names in catch.made.items() if compared.issuperset(names)}
     if any(is_closed(module) for module in _not_below(catch.module, outside)):
         raise CaptureError("TP0202", f"{name} is compiled, so that its operations are not seen")
     return IsolatedCall(
-        catch.border, plan, model.label, catch.module, catch.args, catch.kwargs, catch.results, catch.modules
+        catch.border, plan, model.label, catch.module, catch.args, catch.kwargs, catch.results, catch.made
     )
 
 
@@ -199,23 +206,41 @@ class _Catch:
     """A witness that keeps one call, and what the calls inside it return."""
 
     border: Border
+    plan: GoldenPlan
     module: nn.Module | None = None
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
-    modules: dict[str, nn.Module] = field(default_factory=dict)
+    own: dict[nn.Module, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """By module, the calls that the one that is kept makes, itself or in calls that are not compared."""
+    parents: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def made(self) -> dict[nn.Module, list[str]]:
+        """The same for modules of which a call is compared."""
+        compared = {call.name for call in self.border.inside}
+        return {module: names for module, names in self.own.items() if compared & set(names)}
 
     def entered(
         self, call: WatchedCall, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
+        self.parents[call.name] = call.parent
+        if self._maker(call.name) == self.border.call.name:
+            self.own[module].append(call.name)
         if call.name == self.border.call.name:
             self.module = module
             self.args, self.kwargs = leaves.copied((args, kwargs), _copy)
 
     def left(self, call: WatchedCall, module: nn.Module, result: Any) -> None:
         if any(call.name == inside.name for inside in self.border.inside):
-            self.modules[call.name] = module
             self.results[call.name] = leaves.copied(result, _copy)
+
+    def _maker(self, name: str) -> str | None:
+        """The nearest call that a call is made in and that is compared."""
+        maker = self.parents[name]
+        while maker is not None and maker not in self.plan.calls:
+            maker = self.parents[maker]
+        return maker
 
 
 def _copy(tensor: Tensor) -> Tensor:
