@@ -177,3 +177,112 @@ def test_a_language_model_with_gradient_checkpointing() -> None:
     ids = torch.arange(12).reshape(2, 6)
     report = compare_gradients(reference, candidate, (), {"input_ids": ids})
     assert report.passed and not [name for name in left_out(report) if "weight" in name]
+
+
+class Around(nn.Module):
+    """Code of its own in a checkpoint, around layers: a weight that is used elsewhere, and an activation in place."""
+
+    def __init__(self, reentrant: bool | None) -> None:
+        super().__init__()
+        self.fc, self.mid, self.act = nn.Linear(32, 32), nn.Linear(32, 32), nn.ReLU(inplace=True)
+        self.out, self.reentrant = nn.Linear(32, 8), reentrant
+
+    def forward(self, x: Tensor) -> Tensor:
+        def inner(y: Tensor) -> Tensor:
+            y = self.mid(nn.functional.linear(y.tanh(), self.fc.weight) * 2)
+            self.act(y)
+            return y + self.fc(y)  # type: ignore[no-any-return]
+
+        plain = self.reentrant is None
+        return self.out(inner(x) if plain else checkpoint(inner, x, use_reentrant=self.reentrant))  # type: ignore[no-any-return]
+
+
+@BOTH_KINDS
+@SIDES
+def test_code_around_layers_in_a_checkpoint_has_gradients_in_float64(reentrant: bool, where: str) -> None:
+    torch.manual_seed(0)
+    reference = Around(reentrant if where != "candidate" else None)
+    candidate = Around(reentrant if where != "reference" else None)
+    candidate.load_state_dict(reference.state_dict())
+    report = compare_gradients(reference, honest(candidate), X)
+    assert report.passed and not left_out(report)
+    compared = [one.own for one in report.layers if one.own is not None]
+    assert len(compared) > 8 and all(own.noise is not None for own in compared)
+    wrong = copy.deepcopy(candidate)
+    instead(wrong, "mid", WrongWeight)
+    assert failed(compare_gradients(reference, wrong, X, explain=False)) == ["mid.weight"]
+
+
+class Convolved(nn.Module):
+    def __init__(self, reentrant: bool, folded: bool = False) -> None:
+        super().__init__()
+        self.first, self.conv, self.reentrant = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3), reentrant
+        self.norm = nn.Identity() if folded else nn.BatchNorm2d(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = checkpoint(
+            lambda y: self.norm(self.conv(y.sin())), self.first(x), use_reentrant=self.reentrant
+        )
+        return hidden.tanh()  # type: ignore[no-any-return]
+
+
+@BOTH_KINDS
+def test_layers_that_are_computed_as_one_in_a_checkpoint(reentrant: bool) -> None:
+    torch.manual_seed(0)
+    reference = Convolved(reentrant).eval()
+    with torch.no_grad():
+        reference.norm.running_mean += torch.randn(8)  # type: ignore[operator, union-attr]
+        reference.norm.weight *= 1.5  # type: ignore[operator, union-attr]
+    candidate = Convolved(reentrant, folded=True).eval()
+    candidate.first.load_state_dict(reference.first.state_dict())
+    candidate.conv = nn.utils.fuse_conv_bn_eval(reference.conv, reference.norm)
+    images = torch.randn(2, 3, 12, 12)
+    report = compare_gradients(reference, candidate, images)
+    assert report.passed and layer(report, "conv").own is not None
+    assert "as one" in left_out(report)["conv.weight"]
+
+
+def test_a_layer_that_a_candidate_calls_without_recording_gradients_is_found() -> None:
+    class Unrecorded(Checkpointed):
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.blocks[0](x)
+            with torch.no_grad():
+                z = self.blocks[1](x)
+            return self.head(self.blocks[2](y + z))  # type: ignore[no-any-return]
+
+    class Recorded(Checkpointed):
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.blocks[2](self.blocks[0](x) + self.blocks[1](x)))  # type: ignore[no-any-return]
+
+    reference, candidate = Recorded(), Unrecorded()
+    candidate.load_state_dict(reference.state_dict())
+    assert compare_gradients(candidate, copy.deepcopy(candidate), X).passed
+    report = compare_gradients(reference, candidate, X, explain=False)
+    assert not report.passed
+    lost = [name for name in failed(report) if name.startswith("blocks.1.")]
+    assert "blocks.1.up.weight" in lost and not any(name.startswith("blocks.0") for name in failed(report))
+
+
+def test_a_layer_that_writes_to_its_parameters_without_recording_gradients_is_run_as_it_is() -> None:
+    class Average(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean = nn.Parameter(torch.zeros(32))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.mean.mul_(0.9).add_(x.mean((0, 1)), alpha=0.1)
+            return x - self.mean
+
+    class Following(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.average, self.fc = Average(), nn.Linear(32, 32)
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                x = self.average(x)
+            return self.fc(x)  # type: ignore[no-any-return]
+
+    model = Following().train()
+    assert compare_gradients(model, copy.deepcopy(model), X).passed
+    assert not model.average.mean.any()
