@@ -107,7 +107,7 @@ def _judge(
     emulate = comparison.emulate
     whole = comparison.ends, comparison.emulate_all
     reference = None if emulate is None else Reference(arithmetic, emulate, *whole)
-    parity = compare_run(files, plan, rules, steps, reference=reference)
+    parity = compare_run(files, plan, rules, steps, reference=reference, pictures=keep)
     if rules is NOISE_FLOOR and comparison.precision is not None:
         parity = parity.model_copy(update={"rule": f"{parity.rule} in {comparison.precision}"})
     divergence = parity.first_divergence

@@ -63,13 +63,14 @@ def compare_traces(
     judged: Callable[[Layer], None] | None = None,
     operations: Mapping[str, Sequence[str]] | None = None,
     again: Again | None = None,
+    pictures: bool = True,
 ) -> Parity:
     """Judge every call of a port by its own error, and the model's outputs by the chained error.
 
     `calls` are in the order in which they end, `events` in the order of execution. `rules` chooses the
     rule for each value. `judged` is called with each layer as soon as it is judged. `operations` lists
     the operations of a call in the order of execution, for traces that hold them. `again` has what the
-    reference computes when it is run again in other ways.
+    reference computes when it is run again in other ways. Without `pictures`, only layers that fail have one.
     """
     with ExitStack() as stack:
 
@@ -82,7 +83,9 @@ def compare_traces(
             lockstep=opened(lockstep),
             chained=opened(chained),
         )
-        return _Comparison(traces, list(calls), rules, judged, operations or {}, again or Again()).run(events)
+        return _Comparison(
+            traces, list(calls), rules, judged, operations or {}, again or Again(), pictures
+        ).run(events)
 
 
 class _Comparison:
@@ -94,8 +97,9 @@ class _Comparison:
         judged: Callable[[Layer], None] | None,
         operations: Mapping[str, Sequence[str]],
         again: Again,
+        pictures: bool,
     ) -> None:
-        self.traces, self.judged, self.again = traces, judged, again
+        self.traces, self.judged, self.again, self.pictures = traces, judged, again, pictures
         self.calls = {call.name: call for call in calls}
         self.rules = rules
         self.own: dict[str, list[Finding]] = defaultdict(list)
@@ -267,7 +271,7 @@ class _Comparison:
             source=call.source,
             rule=None if own is None else own.rule,
             parent=call.parent,
-            picture=None if own is None else self._picture(own),
+            picture=self._picture(own) if own is not None and (failed or self.pictures) else None,
             failure=failure_of(failed[0]) if failed else None,
         )
 

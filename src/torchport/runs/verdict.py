@@ -48,8 +48,13 @@ def compare_run(
     steps: Steps,
     operations: Mapping[str, Sequence[str]] | None = None,
     reference: Reference | None = None,
+    *,
+    pictures: bool = True,
 ) -> Parity:
-    """Compares what the candidate computed with the recording, call by call."""
+    """Compares what the candidate computed with the recording, call by call.
+
+    Without `pictures`, there is one of each layer that fails, and of no other.
+    """
     truth = files.captured("truth")
 
     def compared(again: Again) -> Parity:
@@ -63,6 +68,7 @@ def compare_run(
             rules=rules,
             operations=operations,
             again=again,
+            pictures=pictures,
             judged=lambda layer: steps.watch(LayerJudged(layer)),
         )
 
