@@ -122,7 +122,19 @@ def test_the_readme_names_every_model_that_the_tests_prove() -> None:
 def test_contributing_lists_targets_that_the_makefile_has() -> None:
     listed = set(re.findall(r"^\| `make ([\w-]+)`", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {"setup", "demo", "test", "test-fast", "lint", "zoo", "bench", "faults", "honest", "chromium", "lock"}
+    named = {
+        "setup",
+        "demo",
+        "test",
+        "test-fast",
+        "lint",
+        "zoo",
+        "bench",
+        "faults",
+        "honest",
+        "chromium",
+        "lock",
+    }
     assert listed == named <= targets
 
 

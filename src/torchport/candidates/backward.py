@@ -7,6 +7,7 @@ backward pass. The float64 truth and the culprit are those of the forward pass, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,19 @@ from torchport.candidates.emulated import run_again
 from torchport.candidates.explaining import ComparedGradients
 from torchport.candidates.flow import Flow, Gradients
 from torchport.candidates.forward import source_of
-from torchport.candidates.fusing import fused_stretches, parameters_inside, with_fused
-from torchport.candidates.golden import make_plan
+from torchport.candidates.fusing import Stretch, fused_stretches, parameters_inside, with_fused
+from torchport.candidates.golden import GoldenPlan, make_plan
 from torchport.candidates.losses import Loss, starts_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.parameter_pairs import (
+    Parameters,
     must_take_gradients,
     owners_of_parameters,
     parameters_of_candidate,
     parameters_of_reference,
 )
+from torchport.candidates.parameter_rows import ParameterRow
 from torchport.candidates.probing import Witness, Witnesses
 from torchport.candidates.return_plan import GradientsFound, compared_gradients_of, with_joined
 from torchport.candidates.state_rows import StateRuns, with_state
@@ -90,9 +93,81 @@ def compare_gradients(
         return judge(comparison, name, rules, allowed, None if out is None else Path(out), steps)
 
 
+@dataclass(frozen=True)
+class _Run:
+    """Both models after a forward and a backward pass: the values at every border, and which calls belong together."""
+
+    pair: ModelPair
+    scratch: Scratch
+    ours: Parameters
+    theirs: Parameters
+    golden: Flow
+    known: StoredTensors
+    """The reference's gradients."""
+    arrived: StoredTensors
+    """The candidate's gradients."""
+    pairs: CallPairs
+    stretches: list[Stretch]
+    plan: GoldenPlan
+
+    def cut(
+        self,
+        side: WatchedModel,
+        parameters: Mapping[str, Tensor],
+        witness: Witness | None = None,
+        *,
+        is_wide: bool = False,
+    ) -> Cut:
+        """A run with the graph cut at every border, from golden values."""
+        flowing, errors = self.golden.flowing, side.errors_with_a_code
+        probe = Cut(
+            self.plan, side.label, self.known, flowing, parameters, self.scratch.store, errors, is_wide
+        )
+        side.run(probe, witness=witness)
+        return probe
+
+
 def _run(
     pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, scratch: Scratch, *, measured: bool
 ) -> Comparison:
+    run = _both(pair, loss, state, steps, scratch)
+    shown, truth = run.known, scratch.store()
+    if measured:
+        with steps.step("capture", "running the reference"):
+            if (dtype := pair.coarser) is not None:
+                shown = _in_the_candidates_dtype(
+                    pair.reference, dtype, lambda side: run.cut(side, run.ours.tensors, state.coarser).found
+                )
+            truth = _truth(pair.reference, run.ours.tensors, state.truth, run.cut) or truth
+    with steps.step("run", "running the candidate"):
+        own = run.cut(run.pair.candidate, run.theirs.tensors, state.own).found
+    owners = owners_of_parameters(pair.reference.model)
+    found = GradientsFound(
+        flow=run.golden,
+        plan=run.plan,
+        why_not=run.pairs.why_not,
+        absent=run.theirs.absent | parameters_inside(run.stretches, run.golden, owners),
+        owners=owners,
+        golden=run.known,
+        shown=shown,
+        truth=truth,
+        own=own,
+        chained=RenamedTensors(run.arrived, _keys_in_candidate(run.pairs)),
+        new_store=scratch.store,
+    )
+    comparison, rows = compared_gradients_of(found)
+    if measured:
+        _add_other_runs(comparison, run, rows, loss)
+    comparison.notes = run.pairs.notes
+    comparison.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
+    models = ComparedModels(run.pair, run.plan, run.plan.without_outputs)
+    comparison.subject = ComparedGradients(
+        models, run.known, comparison.golden, comparison.lockstep, found.calls_with
+    )
+    return with_state(comparison, state, first=True)
+
+
+def _both(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, scratch: Scratch) -> _Run:
     ours = parameters_of_reference(pair)
     theirs = parameters_of_candidate(pair, ours.tensors)
     golden, candidate = Flow(values=scratch.store()), Flow(values=scratch.store())
@@ -111,65 +186,23 @@ def _run(
     pairs = pair_calls(golden, candidate, pair.absent, pair.groups, pair.closed)
     pair = pair.with_calls(pairs.known_as(golden))
     stretches = fused_stretches(pair, golden, candidate, pairs)
-    pairs, owners = with_fused(pairs, stretches), owners_of_parameters(pair.reference.model)
+    pairs = with_fused(pairs, stretches)
     plan = make_plan(golden, candidate, pairs, source=partial(source_of, pair, pairs, candidate))
     plan.values = golden.values
     candidate.values.clear()
-    flowing = golden.flowing
+    return _Run(pair, scratch, ours, theirs, golden, known, arrived, pairs, stretches, plan)
 
-    def cut(
-        side: WatchedModel,
-        parameters: Mapping[str, Tensor],
-        witness: Witness | None = None,
-        *,
-        is_wide: bool = False,
-    ) -> Cut:
-        errors = side.errors_with_a_code
-        probe = Cut(plan, side.label, known, flowing, parameters, scratch.store, errors, is_wide)
-        side.run(probe, witness=witness)
-        return probe
 
-    shown, truth = known, scratch.store()
-    if measured:
-        with steps.step("capture", "running the reference"):
-            if (dtype := pair.coarser) is not None:
-                shown = _in_the_candidates_dtype(
-                    pair.reference, dtype, lambda side: cut(side, ours.tensors, state.coarser).found
-                )
-            truth = _truth(pair.reference, ours.tensors, state.truth, cut) or truth
-    with steps.step("run", "running the candidate"):
-        own = cut(pair.candidate, theirs.tensors, state.own).found
-    found = GradientsFound(
-        flow=golden,
-        plan=plan,
-        why_not=pairs.why_not,
-        absent=theirs.absent | parameters_inside(stretches, golden, owners),
-        owners=owners,
-        golden=known,
-        shown=shown,
-        truth=truth,
-        own=own,
-        chained=RenamedTensors(arrived, _keys_in_candidate(pairs)),
-        new_store=scratch.store,
+def _add_other_runs(
+    comparison: Comparison, run: _Run, rows: Mapping[str, ParameterRow], loss: Loss | None
+) -> None:
+    """How the reference is run again if the candidate is out of bounds."""
+    ends = partial(_ends, run.pair, loss, run.ours.tensors, run.scratch)
+    comparison.ends = lambda: with_joined(ends(None), rows)
+    comparison.emulate_all = lambda arithmetic: with_joined(ends(arithmetic), rows)
+    comparison.emulate = lambda arithmetic, _: _if_it_runs(
+        run.pair, arithmetic, lambda side: run.cut(side, run.ours.tensors).found
     )
-    comparison, rows = compared_gradients_of(found)
-    if measured:
-        ends = partial(_ends, pair, loss, ours.tensors, scratch)
-        comparison.ends = lambda: with_joined(ends(None), rows)
-        comparison.emulate_all = lambda arithmetic: with_joined(ends(arithmetic), rows)
-        comparison.emulate = lambda arithmetic, _: _if_it_runs(
-            pair, arithmetic, lambda side: cut(side, ours.tensors).found
-        )
-    comparison.notes = pairs.notes
-    comparison.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
-    comparison.subject = ComparedGradients(
-        ComparedModels(pair, plan, plan.without_outputs),
-        known,
-        comparison.golden,
-        comparison.lockstep,
-        found.calls_with,
-    )
-    return with_state(comparison, state, first=True)
 
 
 def _keys_in_candidate(pairs: CallPairs) -> dict[str, str]:
