@@ -16,6 +16,8 @@ from torchport.errors import ParityError, UsageError
 from torchport.runs.report import Report
 from torchport.testing import assert_parity, compare_gradients, compare_models, describe
 
+pytestmark = pytest.mark.slow
+
 
 class Net(nn.Module):
     def __init__(self) -> None:

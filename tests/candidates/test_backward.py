@@ -32,6 +32,8 @@ from .models import (
 )
 from .test_forward import culprit, failed, layer, left_out
 
+pytestmark = pytest.mark.slow
+
 IDS = torch.arange(24).reshape(2, 12)
 
 

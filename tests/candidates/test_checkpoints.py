@@ -17,7 +17,7 @@ from torchport.trace.reading import Trace
 from .models import Block, Reversed, Tied, WrongInput, WrongWeight, X, honest, instead
 from .test_forward import culprit, failed, layer, left_out
 
-pytestmark = pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")]
 BOTH_KINDS = pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
 SIDES = pytest.mark.parametrize("where", ["reference", "candidate", "both"])
 

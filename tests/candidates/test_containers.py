@@ -22,6 +22,8 @@ from torchport.runs.report import Report
 from .models import X, honest
 from .test_forward import culprit, layer
 
+pytestmark = pytest.mark.slow
+
 Compare = Callable[..., Report]
 BOTH = pytest.mark.parametrize("compare", [compare_models, compare_gradients], ids=["forward", "backward"])
 Pair = namedtuple("Pair", ["one", "other"])

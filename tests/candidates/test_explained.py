@@ -15,6 +15,8 @@ from torchport import assert_parity, compare_gradients, compare_models
 from torchport.cli import main
 from torchport.errors import ParityError
 
+pytestmark = pytest.mark.slow
+
 SIZE = 24
 
 

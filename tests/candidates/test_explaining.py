@@ -43,6 +43,8 @@ from .rewrites import (
     WrongSecond,
 )
 
+pytestmark = pytest.mark.slow
+
 X = torch.randn(4, 7, 32, generator=torch.Generator().manual_seed(3))
 Compare = Callable[..., Report]
 BOTH = pytest.mark.parametrize("compare", [compare_models, compare_gradients], ids=["values", "gradients"])

@@ -21,6 +21,8 @@ from torchport.trace.reading import Trace
 
 from .models import Halved, InPlace, Many, Net, Renamed, Twice, X, honest, instead, net
 
+pytestmark = pytest.mark.slow
+
 
 def failed(report: Report) -> list[str]:
     return [layer.name for layer in report.layers if not layer.passed]

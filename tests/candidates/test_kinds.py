@@ -18,7 +18,7 @@ from torchport.errors import UsageError
 from .models import Net, X, honest, net
 from .test_forward import culprit, layer, left_out
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:FutureWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*torch.jit.*:FutureWarning")]
 Close = Callable[[nn.Module], Any]
 PARTS = {f"blocks.0.{name}" for name in ("norm", "up", "act", "down")}
 

@@ -17,6 +17,8 @@ from torchport.runs.report import Report
 from .models import X, honest
 from .test_forward import culprit, failed, layer, left_out
 
+pytestmark = pytest.mark.slow
+
 Compare = Callable[..., Report]
 BOTH = pytest.mark.parametrize("compare", [compare_models, compare_gradients])
 

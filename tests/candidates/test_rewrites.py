@@ -18,6 +18,8 @@ from torchport import compare_models
 
 from .models import net
 
+pytestmark = pytest.mark.slow
+
 SAMPLE = [
     ("encoder", "keys for values", "other (v) is k"),
     ("encoder", "mask stale", "the mask is rolled by 1 along axis 0"),

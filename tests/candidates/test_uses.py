@@ -18,6 +18,8 @@ from torchport.runs.report import Report
 from .models import Net, Tied, X, honest, net
 from .test_forward import culprit, layer, left_out
 
+pytestmark = pytest.mark.slow
+
 Compare = Callable[..., Report]
 BOTH = pytest.mark.parametrize("compare", [compare_models, compare_gradients], ids=["forward", "backward"])
 

@@ -15,6 +15,8 @@ from torchport.trace.reading import Trace
 from . import models
 from .test_recorder import seen_by_hooks, value
 
+pytestmark = pytest.mark.slow
+
 X = torch.linspace(-1, 2, 8).reshape(2, 4)
 
 

@@ -16,6 +16,8 @@ from torchport.trace.reading import Trace
 
 from . import models
 
+pytestmark = pytest.mark.slow
+
 
 def value(capture: Capture, key: str) -> torch.Tensor:
     return capture.golden[capture.plan.resolve(key)]

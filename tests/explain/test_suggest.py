@@ -13,6 +13,8 @@ from torchport.explain.weights import Others, WeightFault, how_it_differs
 
 from .suspects import Wrong, suggestions, suspect_of
 
+pytestmark = pytest.mark.slow
+
 
 class Row(NamedTuple):
     model: Callable[[], nn.Module]

@@ -15,6 +15,8 @@ from torchport.trace.writing import write_tensors
 
 from .suspects import suggestions, suspect_of
 
+pytestmark = pytest.mark.slow
+
 
 class Gated(nn.Module):
     def forward(self, x: Tensor, gate: Tensor) -> Tensor:

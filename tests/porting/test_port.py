@@ -23,6 +23,8 @@ from .. import echo_target
 from ..capture import models
 from ..echo_target import EchoTarget, Values
 
+pytestmark = pytest.mark.slow
+
 X = torch.linspace(-1, 1, 16).reshape(2, 8)
 
 

@@ -16,6 +16,8 @@ from torchport.runs.run import Run
 from ..report.tui.conftest import drive, on_screen
 from ..targets.conformance import SABOTAGE, model_and_inputs
 
+pytestmark = pytest.mark.slow
+
 BEFORE = Path(__file__).parent / "before" / "run"
 CULPRIT = "blocks.0"
 

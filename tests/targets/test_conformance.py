@@ -22,6 +22,8 @@ from torchport.trace.reading import Trace
 from ..capture import models
 from .conformance import SABOTAGE, model_and_inputs, spoil_weight
 
+pytestmark = pytest.mark.slow
+
 TARGETS = sorted(SABOTAGE)
 BUILDS = {"candle": pytest.mark.builds}
 Make = Callable[[], Port]

@@ -19,6 +19,8 @@ from torchport.errors import CaptureError
 from torchport.trace.safetensors_layout import DTYPES
 from torchport.trace.writing import read_tensors, write_tensors
 
+pytestmark = pytest.mark.slow
+
 
 def of(dtype: str, *shape: int) -> torch.Tensor:
     """A tensor whose bytes count up."""

@@ -15,6 +15,8 @@ from torchport.runs.report import Report
 from . import sample
 from .conftest import drive, on_screen, until
 
+pytestmark = pytest.mark.slow
+
 
 def selected(app: Dashboard) -> str | None:
     layer = app.query_one(LayerTable).selected

@@ -24,6 +24,8 @@ from torchport.targets.candle.build import find_cargo
 from torchport.targets.candle.project import format_rust
 from torchport.targets.candle.writer import generate
 
+pytestmark = pytest.mark.slow
+
 
 class RustExtension(SingleFileSnapshotExtension):
     _write_mode = WriteMode.TEXT
