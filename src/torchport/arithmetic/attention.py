@@ -23,6 +23,7 @@ def forward(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """What `aten._scaled_dot_product_flash_attention_for_cpu` returns: the output, and the logarithm of the sums."""
+    _must_keep_all(dropout_p)
     key, value = _for_each_head(query, key), _for_each_head(query, value)
     scores = _scores(arithmetic, query, key, is_causal, attn_mask, scale)
     largest = scores.amax(-1, keepdim=True)
@@ -46,6 +47,7 @@ def backward(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    _must_keep_all(dropout_p)
     groups = key.shape[1]
     key, value = _for_each_head(query, key), _for_each_head(query, value)
     scores = _scores(arithmetic, query, key, is_causal, attn_mask, scale)
@@ -59,6 +61,12 @@ def backward(
         _joined(product(of_scores.transpose(-1, -2), query.float(), arithmetic), groups).to(key.dtype),
         _joined(product(weights.transpose(-1, -2), wide, arithmetic), groups).to(value.dtype),
     )
+
+
+def _must_keep_all(dropout_p: float) -> None:
+    """What dropout would leave out is not known here, and a floor without it would be wrong."""
+    if dropout_p:
+        raise NotImplementedError("attention with dropout is not emulated")
 
 
 def _for_each_head(query: Tensor, shared: Tensor) -> Tensor:

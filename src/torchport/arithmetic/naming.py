@@ -15,8 +15,6 @@ LIKELY = (1 / 8, 2.0)
 """A class whose order of sums is not known explains errors of these multiples of its own."""
 ALIKE = 0.3
 """How much more of an error than of the class's own error may be a multiple of the truth."""
-
-
 RELATED = 0.5
 """The cosine of an error and that of a class with rounded operands, in a layer that does more than one product."""
 
