@@ -19,6 +19,7 @@ from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
 from torchport.candidates import leaves, precision
 from torchport.candidates.call_pairing import CallPairs, pair_calls
 from torchport.candidates.checkpoints import without_gradients
+from torchport.candidates.coarser import in_candidates_dtypes, must_run_in
 from torchport.candidates.cuts import Cut
 from torchport.candidates.emulated import run_again
 from torchport.candidates.explaining import ComparedGradients
@@ -134,10 +135,9 @@ def _run(
     shown, truth = run.known, scratch.store()
     if measured:
         with steps.step("capture", "running the reference"):
-            if (dtype := pair.coarser) is not None:
-                shown = _in_the_candidates_dtype(
-                    pair.reference, dtype, lambda side: run.cut(side, run.ours.tensors, state.coarser).found
-                )
+            if (name := pair.precision) is not None:
+                with must_run_in(name), in_candidates_dtypes(pair, run.plan) as reference:
+                    shown = run.cut(reference, run.ours.tensors, state.coarser).found
             truth = _truth(pair.reference, run.ours.tensors, state.truth, run.cut) or truth
     with steps.step("run", "running the candidate"):
         own = run.cut(run.pair.candidate, run.theirs.tensors, state.own).found
@@ -159,7 +159,7 @@ def _run(
     if measured:
         _add_other_runs(comparison, run, rows, loss)
     comparison.notes = run.pairs.notes
-    comparison.precision = None if pair.coarser is None else str(pair.coarser).removeprefix("torch.")
+    comparison.precision = pair.precision
     models = ComparedModels(run.pair, run.plan, run.plan.without_outputs)
     comparison.subject = ComparedGradients(
         models, run.known, comparison.golden, comparison.lockstep, found.calls_with
@@ -197,11 +197,11 @@ def _add_other_runs(
     comparison: Comparison, run: _Run, rows: Mapping[str, ParameterRow], loss: Loss | None
 ) -> None:
     """How the reference is run again if the candidate is out of bounds."""
-    ends = partial(_ends, run.pair, loss, run.ours.tensors, run.scratch)
+    ends = partial(_ends, run, loss)
     comparison.ends = lambda: with_joined(ends(None), rows)
     comparison.emulate_all = lambda arithmetic: with_joined(ends(arithmetic), rows)
     comparison.emulate = lambda arithmetic, _: _if_it_runs(
-        run.pair, arithmetic, lambda side: run.cut(side, run.ours.tensors).found
+        run, arithmetic, lambda side: run.cut(side, run.ours.tensors).found
     )
 
 
@@ -261,48 +261,28 @@ def _truth(
     return None if probe is None else probe.found
 
 
-def _ends(
-    pair: ModelPair,
-    loss: Loss | None,
-    parameters: Mapping[str, Tensor],
-    scratch: Scratch,
-    arithmetic: Arithmetic | None,
-) -> Gradients:
+def _ends(run: _Run, loss: Loss | None, arithmetic: Arithmetic | None) -> Gradients:
     """The gradients of the whole reference in a class of arithmetic, or in float64."""
 
     def flowed(side: WatchedModel) -> Gradients:
-        found = scratch.store()
-        _flow(side, Flow(values=scratch.store()), loss, parameters, found)
+        found = run.scratch.store()
+        _flow(side, Flow(values=run.scratch.store()), loss, run.ours.tensors, found)
         return found
 
-    return _if_it_runs(pair, arithmetic, flowed)
+    return _if_it_runs(run, arithmetic, flowed)
 
 
 def _if_it_runs(
-    pair: ModelPair, arithmetic: Arithmetic | None, run: Callable[[WatchedModel], Gradients]
+    run: _Run, arithmetic: Arithmetic | None, gradients: Callable[[WatchedModel], Gradients]
 ) -> Gradients:
     """The gradients of the reference in a class of arithmetic, or in float64; none if it cannot be run so."""
     try:
         with (
-            undisturbed(pair),
-            without_gradients(*pair.models),
+            undisturbed(run.pair),
+            without_gradients(*run.pair.models),
             torch.enable_grad(),
-            run_again(pair.reference, pair.coarser, arithmetic) as side,
+            run_again(run.pair, run.plan, arithmetic) as side,
         ):
-            return run(side)
+            return gradients(side)
     except TorchportError:
         return {}
-
-
-def _in_the_candidates_dtype(
-    reference: WatchedModel, dtype: torch.dtype, cut: Callable[[WatchedModel], StoredTensors]
-) -> StoredTensors:
-    try:
-        with precision.in_dtype(reference.model, dtype):
-            return cut(reference.in_dtype(dtype))
-    except TorchportError as error:
-        raise UsageError(
-            "TP0801",
-            f"the reference does not run in {dtype}, the candidate's dtype: {error.message}",
-            fix="give rtol or atol",
-        ) from error

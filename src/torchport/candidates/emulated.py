@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -12,9 +12,11 @@ from torch import Tensor
 from torchport.arithmetic.classes import Arithmetic
 from torchport.arithmetic.emulation import Emulated
 from torchport.candidates import precision
+from torchport.candidates.coarser import in_candidates_dtypes
 from torchport.candidates.golden import GoldenPlan
 from torchport.candidates.leaves import Path
 from torchport.candidates.lockstep import LockStep
+from torchport.candidates.pair import ModelPair
 from torchport.candidates.probing import NotRepeated, WatchedCall
 from torchport.candidates.watched_model import WatchedModel
 from torchport.errors import TorchportError
@@ -49,37 +51,25 @@ class _Within(NotRepeated):
 
 
 @contextmanager
-def run_again(
-    reference: WatchedModel, dtype: torch.dtype | None, arithmetic: Arithmetic | None
-) -> Iterator[WatchedModel]:
-    """The reference in a class of arithmetic, and in `dtype` if that is given; without a class, in float64."""
+def run_again(pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic | None) -> Iterator[WatchedModel]:
+    """The reference in a class of arithmetic and in the candidate's dtypes; without a class, in float64."""
     if arithmetic is None:
-        with precision.in_float64(reference.model):
-            yield reference.in_dtype(torch.float64)
-        return
-    cast = nullcontext() if dtype is None else precision.in_dtype(reference.model, dtype)
-    with cast, Emulated(arithmetic):
-        yield reference if dtype is None else reference.in_dtype(dtype)
+        with precision.in_float64(pair.reference.model):
+            yield pair.reference.in_dtype(torch.float64)
+    else:
+        with in_candidates_dtypes(pair, plan) as reference, Emulated(arithmetic):
+            yield reference
 
 
 def emulated_forward(
-    reference: WatchedModel,
-    plan: GoldenPlan,
-    dtype: torch.dtype | None,
-    arithmetic: Arithmetic,
-    calls: Collection[str],
+    pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic, calls: Collection[str]
 ) -> Mapping[str, Tensor]:
-    """By key, what some calls compute; in `dtype`, if the candidate has another than the reference.
-
-    Nothing if the reference cannot be run so.
-    """
+    """By key, what some calls of the reference compute; nothing if it cannot be run so."""
     probe, mode = LockStep(plan, "reference"), Emulated(arithmetic)
-    side = reference if dtype is None else reference.in_dtype(dtype)
-    cast = nullcontext() if dtype is None else precision.in_dtype(reference.model, dtype)
     mode.is_on = False
     try:
-        with cast, torch.no_grad(), mode:
-            side.run(_Within(probe, mode, calls))
+        with in_candidates_dtypes(pair, plan) as reference, torch.no_grad(), mode:
+            reference.run(_Within(probe, mode, calls))
     except TorchportError:
         return {}
     return probe.written

@@ -17,6 +17,7 @@ from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
 from torchport.candidates import leaves, precision
 from torchport.candidates.call_log import CallLog
 from torchport.candidates.call_pairing import CallPairs, pair_calls
+from torchport.candidates.coarser import in_candidates_dtypes, must_run_in
 from torchport.candidates.emulated import emulated_forward, run_again
 from torchport.candidates.explaining import ComparedValues
 from torchport.candidates.fusing import fused_stretches, with_fused
@@ -97,9 +98,9 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
     )
     if measured:
         with steps.step("capture", "running the reference"):
-            if (dtype := pair.coarser) is not None:
-                comparison.precision = str(dtype).removeprefix("torch.")
-                comparison.golden = _in_the_candidates_dtype(pair.reference, plan, dtype, state.coarser)
+            if (name := pair.precision) is not None:
+                comparison.precision = name
+                comparison.golden = _in_candidates_dtypes(pair, plan, name, state.coarser)
             comparison.distances = _distances(comparison.golden, _truth(pair.reference, plan, state.truth))
             comparison.emulate = partial(_emulated, pair, plan)
             comparison.ends = partial(_ends, pair, plan, None)
@@ -182,13 +183,13 @@ def _emulated(
     pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic, calls: Collection[str]
 ) -> Mapping[str, Tensor]:
     with undisturbed(pair):
-        return emulated_forward(pair.reference, plan, pair.coarser, arithmetic, calls)
+        return emulated_forward(pair, plan, arithmetic, calls)
 
 
 def _ends(pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic | None) -> Mapping[str, Tensor]:
     """The outputs of the whole reference in a class of arithmetic, or in float64; nothing if it cannot be run so."""
     try:
-        with undisturbed(pair), torch.no_grad(), run_again(pair.reference, pair.coarser, arithmetic) as side:
+        with undisturbed(pair), torch.no_grad(), run_again(pair, plan, arithmetic) as side:
             result = side.run(Passive())
     except TorchportError:
         return {}
@@ -196,19 +197,12 @@ def _ends(pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic | None) -> M
     return {key: tensors[place] for key, place in zip(plan.calls[plan.root].outputs, places, strict=True)}
 
 
-def _in_the_candidates_dtype(
-    reference: WatchedModel, plan: GoldenPlan, dtype: torch.dtype, witness: StateWatch
+def _in_candidates_dtypes(
+    pair: ModelPair, plan: GoldenPlan, name: str, witness: StateWatch
 ) -> dict[str, Tensor]:
-    """What the reference computes in the dtype of a coarser candidate, from golden inputs."""
+    """What the reference computes in the dtypes of a coarser candidate, from golden inputs."""
     probe = LockStep(plan, "reference")
-    try:
-        with precision.in_dtype(reference.model, dtype):
-            reference.in_dtype(dtype).run(probe, witness=witness)
-    except TorchportError as error:
-        raise UsageError(
-            "TP0801",
-            f"the reference does not run in {dtype}, the candidate's dtype: {error.message}",
-            fix="give rtol or atol",
-        ) from error
+    with must_run_in(name), in_candidates_dtypes(pair, plan) as reference:
+        reference.run(probe, witness=witness)
     floats = {key: value for key, value in probe.written.items() if value.is_floating_point()}
     return {key: floats.get(key, value) for key, value in plan.values.items()}

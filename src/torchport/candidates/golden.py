@@ -73,6 +73,8 @@ class GoldenPlan(Plan):
     values: Mapping[str, Tensor] = field(default_factory=dict)
     places: dict[str, Places] = field(default_factory=dict)
     """For the reference and for the candidate."""
+    dtypes: dict[str, torch.dtype] = field(default_factory=dict)
+    """By key, the dtype of the candidate's tensor."""
     without_outputs: set[str] = field(default_factory=set)
     """Calls of the candidate that return nothing that stands for an output of the reference's."""
 
@@ -114,6 +116,7 @@ class _Planning:
                 plan.calls[name] = self._call(name, inputs[name])
         plan.values = self.values
         plan.places = {"reference": self._places(), "candidate": self._places_in_candidate()}
+        plan.dtypes = self._dtypes_in_candidate()
         plan.without_outputs = {
             name
             for name, pair in self.pairs.calls.items()
@@ -164,3 +167,11 @@ class _Planning:
             {n: [log.given[p.candidate][index].place for index in p.inputs.values()] for n, p in pairs},
             {n: [log.returned[p.candidate][index].place for index in p.outputs.values()] for n, p in pairs},
         )
+
+    def _dtypes_in_candidate(self) -> dict[str, torch.dtype]:
+        log, found = self.candidate, dict[str, torch.dtype]()
+        for name, pair in self.pairs.calls.items():
+            given, returned = log.given[pair.candidate], log.returned[pair.candidate]
+            found |= {input_key(name, index): given[place].dtype for index, place in pair.inputs.items()}
+            found |= {output_key(name, index): returned[place].dtype for index, place in pair.outputs.items()}
+        return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torchport.candidates import leaves, precision, probing
 from torchport.candidates.call_pairing import NOT_COMPARED
 from torchport.candidates.functions import FunctionModule
 from torchport.candidates.names import Map, renamed
-from torchport.candidates.paths import modules_of, own_parameters, parameters_of
+from torchport.candidates.paths import buffers_of, modules_of, own_parameters, parameters_of
 from torchport.candidates.watched_model import WatchedModel
 from torchport.capture.source import definition
 from torchport.capture.state import alone, state_kept
@@ -60,13 +61,29 @@ class ModelPair:
         owner = self.partner.get(path)
         return None if owner is None else f"{owner}.{leaf}".removeprefix(".")
 
+    @cached_property
+    def coarser(self) -> dict[Tensor, torch.dtype]:
+        """The reference's weights whose partners in the candidate have fewer digits, with the dtypes of these.
+
+        A weight without a partner has that of all of the candidate's, if they have one in common.
+        """
+        usual = only_dtype(self.candidate.model)
+        known = {**own_parameters(self.candidate.model), **buffers_of(self.candidate.model)}
+        found = {}
+        for name, own in {**parameters_of(self.reference.model), **buffers_of(self.reference.model)}.items():
+            partner = known.get(self.partner_of(name) or "")
+            dtype = usual if partner is None else partner.dtype
+            if dtype is not None and precision.is_coarser(dtype, than=own.dtype):
+                found[own] = dtype
+        return found
+
     @property
-    def coarser(self) -> torch.dtype | None:
-        """The dtype of a candidate that has fewer digits than the reference."""
-        own, other = (
-            precision.coarsest(side.model.parameters()) for side in (self.reference, self.candidate)
-        )
-        return other if own and other and precision.is_coarser(other, own) else None
+    def precision(self) -> str | None:
+        """What to call the dtypes of a candidate that is coarser than the reference."""
+        if not self.coarser:
+            return None
+        dtype = only_dtype(self.candidate.model)
+        return "the candidate's dtypes" if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def pair_up(
@@ -190,7 +207,7 @@ def _moved(given: tuple[Any, ...], reference: nn.Module | None, model: nn.Module
         raise CaptureError("TP0201", message, fix="give it its weights first")
     devices = {tensor.device for tensor in tensors}
     device = next(iter(devices)) if len(devices) == 1 else None
-    old, new = (None, None) if reference is None else (_only_dtype(reference), _only_dtype(model))
+    old, new = (None, None) if reference is None else (only_dtype(reference), only_dtype(model))
 
     def move(tensor: Tensor) -> Tensor:
         dtype = new if new is not None and tensor.dtype == old else tensor.dtype
@@ -200,7 +217,7 @@ def _moved(given: tuple[Any, ...], reference: nn.Module | None, model: nn.Module
     return moved
 
 
-def _only_dtype(model: nn.Module) -> torch.dtype | None:
+def only_dtype(model: nn.Module) -> torch.dtype | None:
     floats = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     return next(iter(floats)) if len(floats) == 1 else None
 

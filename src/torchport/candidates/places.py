@@ -21,10 +21,11 @@ class PlacedTensor:
     place: Path
     shape: torch.Size
     kind: str
+    dtype: torch.dtype
 
     @classmethod
     def of(cls, place: Path, tensor: Tensor) -> PlacedTensor:
-        return cls(place, tensor.shape, kind_of(tensor))
+        return cls(place, tensor.shape, kind_of(tensor), tensor.dtype)
 
     def has_form_of(self, other: PlacedTensor) -> bool:
         return (self.shape, self.kind) == (other.shape, other.kind)

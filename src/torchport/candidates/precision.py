@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torchport.candidates.dtype_facts import facts_of
+from torchport.candidates.dtype_facts import DtypeOfCall, facts_of
 from torchport.candidates.probing import WatchedCall
 
 NARROW = (torch.float16, torch.bfloat16, torch.float32)
@@ -19,16 +19,15 @@ _ALL_THE_TIME = ""
 
 
 @contextmanager
-def in_dtype(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
-    """Every floating parameter and buffer in another dtype; afterwards the very same tensors are back."""
-    before = [(tensor, tensor.data) for tensor in [*model.parameters(), *model.buffers()]]
+def in_dtypes(weights: Mapping[Tensor, torch.dtype]) -> Iterator[None]:
+    """Parameters and buffers in other dtypes; afterwards the very same tensors are back."""
+    before = {tensor: tensor.data for tensor in weights}
     try:
-        for tensor, data in before:
-            if data.is_floating_point():
-                tensor.data = data.to(dtype)
+        for tensor, dtype in weights.items():
+            tensor.data = tensor.data.to(dtype)
         yield
     finally:
-        for tensor, data in before:
+        for tensor, data in before.items():
             tensor.data = data
 
 
@@ -45,7 +44,7 @@ def in_float64(
     weights = WideWeights(model, watched or {})
     try:
         weights.widen(_ALL_THE_TIME, weights.narrow if watched is None else always)
-        with facts_of(coarsest(weights.narrow.values()) or torch.float32), _Widened():  # type: ignore[no-untyped-call]
+        with facts_of(weights.dtypes), _Widened():  # type: ignore[no-untyped-call]
             yield weights
     finally:
         weights.put_back()
@@ -65,13 +64,17 @@ class WideWeights:
         """The weights whose versions tell what is written to them. The statistics of a batch norm do not count."""
         self.widened: dict[str, dict[Tensor, int | None]] = {}
         """By call, the weights that it has widened and that are still wide, with their versions."""
+        self.dtypes = DtypeOfCall(prevailing(self.narrow.values()) or torch.float32)
 
     def entered(
         self, call: WatchedCall, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        self.widen(call.name, _held_by(module, self.watched))
+        held = list(_held_by(module, self.watched))
+        self.dtypes.enter(call, prevailing(self.narrow[tensor] for tensor in held if tensor in self.narrow))
+        self.widen(call.name, held)
 
     def left(self, call: WatchedCall, module: nn.Module, result: Any) -> None:
+        self.dtypes.leave(call)
         changed = self.widened[call.name]
         for tensor in [tensor for tensor in changed if not self._is_written(tensor, changed[tensor])]:
             tensor.data = self.narrow[tensor]
@@ -169,13 +172,18 @@ def _each(tree: Any, change: Callable[[Any], Any]) -> Any:
     return change(tree)
 
 
-def coarsest(tensors: Iterable[Tensor]) -> torch.dtype | None:
-    """The floating dtype with the fewest digits; None where nothing floats."""
-    floats = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
-    return max(floats, key=lambda dtype: torch.finfo(dtype).eps, default=None)
+def prevailing(tensors: Iterable[Tensor]) -> torch.dtype | None:
+    """The floating dtype that most elements have; None if nothing floats."""
+    elements: dict[torch.dtype, int] = {}
+    for tensor in tensors:
+        if tensor.is_floating_point():
+            elements[tensor.dtype] = elements.get(tensor.dtype, 0) + tensor.numel()
+    return max(elements, key=lambda dtype: elements[dtype], default=None)
 
 
 def is_coarser(dtype: torch.dtype, than: torch.dtype) -> bool:
+    if not (dtype.is_floating_point and than.is_floating_point):
+        return False
     return torch.finfo(dtype).eps > torch.finfo(than).eps
 
 

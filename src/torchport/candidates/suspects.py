@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from torchport.candidates import precision
+from torchport.candidates.coarser import in_candidates_dtypes
 from torchport.candidates.golden import GoldenPlan
 from torchport.candidates.isolation import IsolatedCall, isolate
 from torchport.candidates.pair import ModelPair, undisturbed
 from torchport.candidates.traced_call import TracedCall, WeightNaming
-from torchport.candidates.watched_model import WatchedModel
 from torchport.candidates.weight_names import NamedWeights, weights_of_candidate, weights_of_reference
 from torchport.errors import TorchportError
 from torchport.explain.alignment import CANNOT_COMPUTE, Alignment
@@ -61,8 +59,9 @@ class ComparedModels:
         return weights_of_candidate(self.pair)
 
     def traced_reference(self, call: str, trace: Trace, *, backward: bool = False) -> TracedCall:
-        """The reference's call, in the dtype of the candidate if that is coarser."""
-        with undisturbed(self.pair), torch.set_grad_enabled(backward), self._reference() as reference:
+        """The reference's call, in the dtypes of the candidate if these are coarser."""
+        dtypes = in_candidates_dtypes(self.pair, self.plan)
+        with undisturbed(self.pair), torch.set_grad_enabled(backward), dtypes as reference:
             return trace(isolate(reference, self.plan, call, set()), WeightNaming(self.known))
 
     def traced_candidate(self, call: str, trace: Trace, *, backward: bool = False) -> TracedCall | None:
@@ -73,15 +72,6 @@ class ComparedModels:
                 return trace(found, WeightNaming(self.stored, _OWN_NAMES))
         except TorchportError:
             return None
-
-    @contextmanager
-    def _reference(self) -> Iterator[WatchedModel]:
-        dtype, reference = self.pair.coarser, self.pair.reference
-        if dtype is None:
-            yield reference
-        else:
-            with precision.in_dtype(reference.model, dtype):
-                yield reference.in_dtype(dtype)
 
     def suspect(
         self,

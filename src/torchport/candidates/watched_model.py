@@ -28,6 +28,8 @@ class WatchedModel:
     root: str
     known_as: dict[str, tuple[str, str]] | None = None
     """For each call the name and the path of the reference's call that it stands for, once that is known."""
+    around: Callable[[probing.Probe], probing.Probe] | None = None
+    """What is put around every probe of a run."""
 
     @property
     def is_function(self) -> bool:
@@ -58,7 +60,7 @@ class WatchedModel:
                 kwargs,
                 names=self.names,
                 root=self.root,
-                probe=probe,
+                probe=probe if self.around is None else self.around(probe),
                 blame=self.failed,
                 then=then,
                 witness=witness,

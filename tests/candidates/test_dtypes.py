@@ -1,0 +1,121 @@
+"""Models of which only a part is in a narrower dtype: each layer is measured in its own."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from torchport.runs.report import Report
+from torchport.testing import compare_gradients, compare_models
+
+from .models import Net, X, instead, net
+
+Compare = Callable[..., Report]
+COMPARISONS = pytest.mark.parametrize("compare", [compare_models, compare_gradients])
+
+
+class Scaled(nn.Module):
+    """A float32 model with one scalar whose dtype can be chosen."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.inner = net()
+        self.scale = nn.Parameter(torch.tensor(1.1, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) * self.scale
+
+
+class Casting(nn.Module):
+    """A layer in another dtype than the model around it."""
+
+    def __init__(self, layer: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.layer, self.dtype = layer.to(dtype), dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.to(self.dtype)).to(x.dtype)
+
+
+def with_a_head_in(dtype: torch.dtype) -> Net:
+    model = net()
+    model.head = Casting(model.head, dtype)  # type: ignore[assignment]
+    return model
+
+
+def floor(report: Report, layer: str) -> float:
+    found = next(one for one in report.layers if one.name == layer).own
+    assert found is not None and found.noise is not None
+    return found.noise.floor_rms
+
+
+@COMPARISONS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_one_bfloat16_scalar_leaves_the_other_layers_in_float32(compare: Compare, dtype: torch.dtype) -> None:
+    candidate = Scaled(torch.bfloat16)
+    assert compare(Scaled(dtype), candidate, X).passed
+    candidate.inner.blocks[0].up.weight.data[3, 4] *= 1.001
+    assert not compare(Scaled(dtype), candidate, X, explain=False).passed
+
+
+@COMPARISONS
+def test_a_layer_in_bfloat16_is_measured_in_it_and_the_others_are_not(compare: Compare) -> None:
+    model, candidate = with_a_head_in(torch.float32), with_a_head_in(torch.bfloat16)
+    report = compare(model, candidate, X)
+    assert report.passed and report.rule.endswith("in the candidate's dtypes")
+    if compare is compare_models:
+        assert floor(report, "head.layer") > 1e3 * floor(report, "blocks.1.down")
+
+
+def test_a_fault_in_a_layer_of_either_dtype_is_found() -> None:
+    model = with_a_head_in(torch.float32)
+    for path, factor in (("blocks.1.down", 1.00001), ("head.layer", 1.05)):
+        candidate = with_a_head_in(torch.bfloat16)
+        candidate.get_submodule(path).weight.data *= factor  # type: ignore[operator, union-attr]
+        report = compare_models(model, candidate, X, explain=False)
+        assert report.first_divergence is not None and report.first_divergence.layer == path
+
+
+def test_a_float32_layer_that_returns_bfloat16_fails_beside_one_that_is_in_bfloat16() -> None:
+    class Narrow(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).bfloat16().float()
+
+    candidate = with_a_head_in(torch.bfloat16)
+    instead(candidate, "blocks.0.down", Narrow)
+    report = compare_models(with_a_head_in(torch.float32), candidate, X, explain=False)
+    assert report.first_divergence is not None and report.first_divergence.layer == "blocks.0.down"
+
+
+def test_a_buffer_that_stays_in_float32_does_so_in_the_reference() -> None:
+    class Rotary(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("frequencies", torch.linspace(0.1, 7.7, 32))
+            self.fc = nn.Linear(32, 32)
+
+        def forward(self, x: Tensor) -> Tensor:
+            angles = (torch.arange(7)[:, None] * self.frequencies).to(x.dtype)
+            return self.fc(x) * angles.cos()
+
+    model = Rotary().eval()
+    candidate = copy.deepcopy(model).bfloat16()
+    candidate.frequencies = model.frequencies.clone()
+    assert compare_models(model, candidate, X).passed
+    candidate.frequencies *= 1.02
+    assert not compare_models(model, candidate, X, explain=False).passed
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_norm_without_an_eps_is_measured_with_the_one_that_torch_takes(dtype: torch.dtype) -> None:
+    x = (torch.randn(64, 32) * 3e-4).to(dtype)
+    model = nn.Sequential(nn.RMSNorm(32), nn.Linear(32, 32)).to(dtype).eval()
+    candidate = copy.deepcopy(model)
+    report = compare_models(model, candidate, x)
+    assert report.passed and floor(report, "0") < 4 * torch.finfo(dtype).eps
+    candidate[0].eps = torch.finfo(dtype).eps
+    assert not compare_models(model, candidate, x, explain=False).passed
