@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from torchport.arithmetic.classes import CLASSES, Arithmetic
@@ -35,7 +36,7 @@ def name_arithmetic(
     found = {
         one: value.double() - truth
         for one in CLASSES
-        if not one.is_eager and (value := computed(one)) is not None and value.shape == truth.shape
+        if not one.is_eager and (value := computed(one)) is not None and _is_other(value, golden)
     }
     shares = {one: _share(error, own) for one, own in found.items() if one.running_sum is None}
     same = max(shares, key=lambda one: shares[one], default=None)
@@ -47,6 +48,11 @@ def name_arithmetic(
         if _explains(own, error, truth) and (one.running_sum is not None or _cosine(own, error) > RELATED)
     ]
     return min(likely, key=lambda one: round(_apart(found[one], error), 1), default=None)
+
+
+def _is_other(value: Tensor, golden: Tensor) -> bool:
+    """Whether a class computes something else than eager PyTorch, which the golden value already is."""
+    return value.shape == golden.shape and not torch.equal(value.to(golden.dtype), golden)
 
 
 def _share(error: Tensor, own: Tensor) -> float:

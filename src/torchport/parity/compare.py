@@ -18,11 +18,11 @@ import torch
 
 from torchport.parity import dtypes
 from torchport.parity.finding import Finding, elements_of, failure_of, lacks_truth_of, missing, vacuous, worst
-from torchport.parity.metrics import Metrics, compare
+from torchport.parity.judge import judge_by
 from torchport.parity.picture import Picture, draw
 from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, Choice, Judged, RuleBook
-from torchport.parity.tolerance import NoiseFloor, Verdict
+from torchport.parity.tolerance import NoiseFloor
 from torchport.trace.plan import Call, Event, checked_events
 from torchport.trace.reading import Trace
 from torchport.trace.residual import residual
@@ -229,15 +229,7 @@ class _Comparison:
     ) -> Finding:
         golden = self.traces.golden.get(key)
         rule = choose(Judged(key, dtypes.name_of(golden.dtype), dtypes.name_of(candidate.dtype)))
-
-        def measure(floor: torch.Tensor | None) -> tuple[Metrics, Verdict]:
-            metrics = compare(golden, candidate, distance, rtol=rule.rtol, atol=rule.atol, coarser=floor)
-            return metrics, rule.judge(metrics)
-
-        metrics, verdict = measure(None)
-        if not verdict.passed and coarser is not None:
-            kinder = measure(coarser)
-            metrics, verdict = kinder if kinder[1].passed else (metrics, verdict)
+        metrics, verdict = judge_by(rule, golden, candidate, distance, coarser)
         elements = elements_of(golden, candidate, distance, metrics, verdict)
         is_somewhere = elements is not None and elements.common
         reason = f"{verdict.reason}: {elements}" if is_somewhere else verdict.reason

@@ -1,11 +1,12 @@
-"""Judging single tensors, by the same rule as whole traces: what scripts and tests of one operation import."""
+"""Judging single tensors: what the comparison of whole traces does with each, and scripts of one operation import."""
 
 from __future__ import annotations
 
 import torch
 
+from torchport.parity.choices import may_have_chosen, steady_part
 from torchport.parity.metrics import Metrics, compare
-from torchport.parity.tolerance import NoiseFloor, Verdict
+from torchport.parity.tolerance import NoiseFloor, Rule, Verdict
 from torchport.trace.residual import residual
 
 
@@ -13,8 +14,59 @@ def judge(
     golden: torch.Tensor, candidate: torch.Tensor, truth: torch.Tensor | None = None
 ) -> tuple[Metrics, Verdict]:
     """How far a candidate is from the golden value, and the verdict of the noise floor rule."""
-    metrics = compare(golden, candidate, None if truth is None else residual(golden, truth))
-    return metrics, NoiseFloor().judge(metrics)
+    return judge_by(NoiseFloor(), golden, candidate, None if truth is None else residual(golden, truth))
+
+
+def judge_by(
+    rule: Rule,
+    golden: torch.Tensor,
+    candidate: torch.Tensor,
+    distance: torch.Tensor | None,
+    coarser: torch.Tensor | None = None,
+) -> tuple[Metrics, Verdict]:
+    """How far a candidate is from the golden value, and the verdict of a rule.
+
+    `distance` is how far the golden value is from the truth, and `coarser` what the candidate's arithmetic computes, by
+    which the candidate is measured if it is out of eager PyTorch's bounds.
+    """
+
+    def measured(coarser: torch.Tensor | None) -> tuple[Metrics, Verdict]:
+        metrics = compare(golden, candidate, distance, rtol=rule.rtol, atol=rule.atol, coarser=coarser)
+        return metrics, rule.judge(metrics)
+
+    metrics, verdict = measured(None)
+    if verdict.passed or coarser is None:
+        coarser = None
+    elif (kinder := measured(coarser))[1].passed:
+        metrics, verdict = kinder
+    if not (verdict.passed and isinstance(rule, NoiseFloor) and distance is not None):
+        return metrics, verdict
+    return _without_choices(rule, golden, candidate, distance, coarser, metrics) or (metrics, verdict)
+
+
+def _without_choices(
+    rule: NoiseFloor,
+    golden: torch.Tensor,
+    candidate: torch.Tensor,
+    distance: torch.Tensor,
+    coarser: torch.Tensor | None,
+    metrics: Metrics,
+) -> tuple[Metrics, Verdict] | None:
+    """The verdict on a layer that chooses, if it passes only because eager PyTorch chose otherwise somewhere."""
+    if not may_have_chosen(metrics):
+        return None
+    steady = steady_part(golden, candidate, distance, coarser, metrics, rule.multiple)
+    if steady is None:
+        return None
+    if steady.chosen > steady.allowed:
+        ratio = steady.chosen / steady.allowed
+        reason = (
+            f"{steady.chosen} elements lose more than half of their digits, of which {steady.allowed} may"
+        )
+        return metrics, Verdict(False, rule.name, ratio, reason)
+    rest = compare(golden, steady.candidate, steady.distance, coarser=steady.coarser)
+    verdict = rule.judge(rest)
+    return None if verdict.passed else (rest, verdict)
 
 
 def allowance(golden: torch.Tensor, distance: torch.Tensor | None) -> float:
