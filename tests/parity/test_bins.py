@@ -85,7 +85,7 @@ def test_bins_that_are_far_apart_are_not_joined() -> None:
     truth = np.concatenate([np.full(5, 1.0), np.full(100, 1e9)])
     zeros = np.zeros_like(truth)
     bins = Bins()
-    bins.add(truth, zeros, zeros, None, zeros)
+    bins.add(truth, zeros, zeros, None)
     assert [one.count for one in bins.joined()] == [5, 100]
 
 
@@ -94,7 +94,7 @@ def test_small_bins_are_joined_with_their_neighbours_and_zeros_with_the_smallest
         [np.zeros(500), np.full(10, 1.0), np.full(10, 3.0), np.full(ENOUGH, 10.0), np.full(3, 40.0)]
     )
     bins = Bins()
-    bins.add(truth, truth * 0, truth * 0, None, truth * 0)
+    bins.add(truth, truth * 0, truth * 0, None)
     assert [one.count for one in bins.joined()] == [500 + 20 + ENOUGH + 3]
 
 
@@ -102,7 +102,7 @@ def test_small_bins_are_joined_with_their_neighbours_and_zeros_with_the_smallest
 def test_an_element_is_within_the_bounds_of_its_bin(value: float) -> None:
     bins = Bins()
     one = np.array([value])
-    bins.add(one, one * 0, one * 0, None, one * 0)
+    bins.add(one, one * 0, one * 0, None)
     (found,) = bins.joined()
     assert found.low <= value < found.high or bin_of(one)[0] == 0
 

@@ -78,8 +78,11 @@ class Sums:
             else:
                 self._add_floating(start, golden, candidate, residual, coarser)
 
-    def add_equal(self, both: np.ndarray) -> None:
-        """Add a chunk that is the same in both tensors, with NaN at the same places."""
+    def add_equal(self, both: np.ndarray, residual: np.ndarray | None = None) -> None:
+        """Add a chunk that is the same in both tensors, with NaN at the same places.
+
+        In every bin, both are as far from the truth as each other, so that bins tell nothing.
+        """
         self.count += both.size
         with np.errstate(all="ignore"):
             (wide,) = self._rows(1, both)
@@ -89,14 +92,26 @@ class Sums:
                 not_a_number = int(np.isnan(wide).sum())
                 self.nan_golden += not_a_number
                 self.nan_candidate += not_a_number
-                wide = wide[np.isfinite(wide)]
+                is_finite = np.isfinite(wide)
+                wide, residual = wide[is_finite], None if residual is None else residual[is_finite]
                 squares = _finite_dots(wide, wide).real
+            if residual is not None:
+                self._add_equal_distances(residual[np.isfinite(residual)])
             if wide.size:
                 self.golden_max = max(self.golden_max, float(_abs(wide).max()))
         self.finite += wide.size
         self.golden_squares += squares
         self.candidate_squares += squares
         self.product += squares
+
+    def _add_equal_distances(self, residual: np.ndarray) -> None:
+        if not residual.size:
+            return
+        squares, largest = float(_dots(residual, residual)), float(np.abs(residual).max())
+        self.with_truth += residual.size
+        self.floor_squares += squares
+        self.distance_squares += squares
+        self.floor_max, self.distance_max = max(self.floor_max, largest), max(self.distance_max, largest)
 
     def merge(self, later: Sums) -> None:
         """Add the sums of `later`, whose elements come after all elements of these sums."""
@@ -254,9 +269,7 @@ class Sums:
             coarse[~np.isfinite(coarse)] = 0.0
             self.coarser_squares += float(_dots(coarse, coarse))
             self.coarser_max = max(self.coarser_max, float(np.abs(coarse).max()))
-        # Only 0 / 0 gives a NaN here, and an error of 0 is none.
-        excess = np.nan_to_num(np.abs(difference) / (self.atol + self.rtol * np.abs(golden)), posinf=np.inf)
-        self.bins.add(golden + residual, residual, distance, coarse, excess)
+        self.bins.add(golden + residual, residual, distance, coarse)
 
     def _rows(self, number: int, like: np.ndarray) -> np.ndarray:
         """`number` rows as long as `like`, wide enough for it. Chunks share their memory, so that it stays in cache."""

@@ -28,7 +28,7 @@ _BINS = 256
 _ZERO = 436
 """The exponent, without its last bit, up to which a magnitude is less than any float32 and counts as zero."""
 _ADDED = ("count", "floor", "candidate", "coarser", "truth")
-_LARGEST = ("floor", "candidate", "coarser", "truth", "excess")
+_LARGEST = ("floor", "candidate", "coarser", "truth")
 
 
 class Bin(BaseModel):
@@ -47,8 +47,8 @@ class Bin(BaseModel):
     floor_max: float
     candidate_rms: float
     candidate_max: float
-    excess: float
-    """The largest error as a multiple of what the tolerances allow at its place."""
+    excess: float = math.inf
+    """The largest error as a multiple of what the tolerances allow at its place, if that was looked at."""
 
     def floors(self, dtype: str) -> tuple[float, float]:
         """The noise floor of the bin, by RMS and by maximum: at least one rounding step at its scale."""
@@ -86,21 +86,21 @@ class Bins:
         floor: np.ndarray,
         candidate: np.ndarray,
         coarser: np.ndarray | None,
-        excess: np.ndarray,
     ) -> None:
         """Adds elements: their truth, and how far the golden, the candidate's and the coarser value are from it."""
         places = bin_of(truth)
         order = np.argsort(places, kind="stable")
-        places = places[order]
+        places = places.take(order)
         starts = np.concatenate([[0], np.flatnonzero(places[1:] != places[:-1]) + 1])
         found = places[starts]
         self.sums["count"][found] += np.diff(starts, append=places.size)
-        np.maximum.at(self.largest["excess"], found, np.maximum.reduceat(excess[order], starts))
         given = {"floor": floor, "candidate": candidate, "truth": truth}
         for name, values in given.items() if coarser is None else (given | {"coarser": coarser}).items():
-            magnitudes = np.abs(values[order])
-            self.sums[name][found] += np.add.reduceat(magnitudes * magnitudes, starts)
-            np.maximum.at(self.largest[name], found, np.maximum.reduceat(magnitudes, starts))
+            sorted_values = values.take(order)
+            magnitudes = np.abs(sorted_values, out=sorted_values)
+            largest = np.maximum.reduceat(magnitudes, starts)
+            self.largest[name][found] = np.maximum(self.largest[name][found], largest)
+            self.sums[name][found] += np.add.reduceat(np.square(magnitudes, out=magnitudes), starts)
 
     def merge(self, other: Bins) -> None:
         for name in _ADDED:
@@ -132,7 +132,6 @@ class Bins:
             floor_max=max(largest("floor"), largest("coarser")),
             candidate_rms=rms("candidate"),
             candidate_max=largest("candidate"),
-            excess=largest("excess"),
         )
 
 

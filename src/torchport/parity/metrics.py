@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -123,6 +124,9 @@ def compare(
     distances = None if truth is None else _wide(truth)
     coarse = None if coarser is None or truth is None else _wide(_as_tensor(coarser))
     sums = pair.sums()
+    if coarse is None and pair.golden.dtype == pair.candidate.dtype and _equal(golden_bits, candidate_bits):
+        sums.add_equal(numbers(golden_bits, pair.golden.dtype), distances)
+        return pair.metrics(sums, with_noise=truth is not None)
     for start in range(0, pair.numel, chunk):
         here = slice(start, start + chunk)
         parts = (None if whole is None else whole[here] for whole in (distances, coarse))
@@ -131,7 +135,8 @@ def compare(
     if metrics.noise is None or sums.bins is None or distances is None:
         return metrics
     given = numbers(golden_bits, pair.golden.dtype), numbers(candidate_bits, pair.candidate.dtype)
-    worst = worst_bin(sums.bins.joined(), pair.golden.dtype, Distances.of(*given, distances, coarse))
+    looked_at = partial(Distances.of, *given, distances, coarse, pair.tolerances)
+    worst = worst_bin(sums.bins.joined(), pair.golden.dtype, looked_at)
     return metrics.model_copy(update={"noise": metrics.noise.model_copy(update={"bin": worst})})
 
 

@@ -8,10 +8,12 @@ its floor. The floor of the whole tensor holds for them all the same.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from torchport.parity import dtypes
 from torchport.parity.bins import MULTIPLE, Bin
 
 STRAYS = 8
@@ -25,10 +27,16 @@ class Distances:
     golden: np.ndarray
     candidate: np.ndarray
     coarser: np.ndarray | None
+    tolerances: dtypes.Tolerances
 
     @classmethod
     def of(
-        cls, golden: np.ndarray, candidate: np.ndarray, residual: np.ndarray, coarser: np.ndarray | None
+        cls,
+        golden: np.ndarray,
+        candidate: np.ndarray,
+        residual: np.ndarray,
+        coarser: np.ndarray | None,
+        tolerances: dtypes.Tolerances,
     ) -> Distances:
         with np.errstate(all="ignore"):
             wide = golden.astype(np.float64)
@@ -36,7 +44,7 @@ class Distances:
             distance = candidate.astype(np.float64) - truth
             known = np.isfinite(distance) & np.isfinite(residual)
             coarse = None if coarser is None else np.nan_to_num((coarser - truth)[known], posinf=0, neginf=0)
-        return cls(truth[known], residual[known], distance[known], coarse)
+        return cls(truth[known], residual[known], distance[known], coarse, tolerances)
 
     def without_strays(self, bin: Bin) -> Bin:
         magnitudes = np.abs(self.truth)
@@ -55,13 +63,22 @@ class Distances:
                 "floor_max": float(max(golden.max(), coarser.max())),
                 "candidate_rms": _rms(candidate),
                 "candidate_max": float(candidate.max()),
+                "excess": self._excess(inside),
             }
         )
 
+    def _excess(self, inside: np.ndarray) -> float:
+        """The largest error as a multiple of what the tolerances allow at its place."""
+        error = np.abs(self.candidate[inside] + self.golden[inside])
+        allowed = self.tolerances.atol + self.tolerances.rtol * np.abs(self.truth - self.golden)[inside]
+        with np.errstate(all="ignore"):
+            # Only 0 / 0 gives a NaN here, and an error of 0 is none.
+            return float(np.nan_to_num(error / allowed, posinf=np.inf).max())
 
-def worst_bin(bins: list[Bin], dtype: str, distances: Distances) -> Bin | None:
+
+def worst_bin(bins: list[Bin], dtype: str, distances: Callable[[], Distances]) -> Bin | None:
     """The bin that is farthest from the truth, in its floors; what seems out of bounds is judged without strays."""
-    judged = [one if one.ratio(dtype, MULTIPLE) <= 1.0 else distances.without_strays(one) for one in bins]
+    judged = [one if one.ratio(dtype, MULTIPLE) <= 1.0 else distances().without_strays(one) for one in bins]
     return max(judged, key=lambda one: one.ratio(dtype, MULTIPLE), default=None)
 
 

@@ -9,6 +9,5 @@ def residual(golden: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
     """`truth - golden` in float32, 0 where one of them is not finite; None if the two cannot be compared."""
     if not golden.is_floating_point() or golden.shape != truth.shape:
         return None
-    wide, exact = golden.detach().double().cpu(), truth.detach().double().cpu()
-    is_finite = torch.isfinite(wide) & torch.isfinite(exact)
-    return torch.where(is_finite, exact - wide, 0.0).float()
+    difference = truth.detach().double().cpu() - golden.detach().double().cpu()
+    return difference.nan_to_num_(0.0, posinf=0.0, neginf=0.0).float()
