@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .patching import Replacement
-from .rewriting import add_patch, operation
+from .rewriting import Arithmetic, add_patch, operation
 
 Size = int | tuple[int, ...] | list[int]
 
@@ -109,11 +109,11 @@ def replacements(algorithm: Algorithm) -> dict[str, Replacement]:
     return {"conv1d": conv1d, "conv2d": conv2d}
 
 
-def convolution(kind: str) -> Callable[[Algorithm], Algorithm]:
+def convolution(kind: str, arithmetic: Arithmetic = "float32") -> Callable[[Algorithm], Algorithm]:
     """Registers an algorithm for convolutions."""
 
     def decorate(algorithm: Algorithm) -> Algorithm:
-        add_patch(kind, replacements(algorithm))
+        add_patch(kind, replacements(algorithm), arithmetic)
         return algorithm
 
     return decorate
@@ -149,7 +149,7 @@ def by_fft(conv: Convolution, dtype: torch.dtype) -> Tensor:
     return y[..., : rows : conv.stride[0], : columns : conv.stride[1]].flatten(1, 2).to(conv.x.dtype)
 
 
-@convolution("convolution: FFT in float32")
+@convolution("convolution: FFT in float32", "transforms")
 def by_fft32(conv: Convolution) -> Tensor:
     return by_fft(conv, torch.float32)
 
@@ -164,7 +164,7 @@ _KERNEL = ((1.0, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
 _OUTPUT = ((1.0, 1, 1, 0), (0, 1, -1, -1))
 
 
-@convolution("convolution: Winograd F(2,3)")
+@convolution("convolution: Winograd F(2,3)", "transforms")
 def by_winograd(conv: Convolution) -> Tensor | None:
     if conv.kernel != (3, 3) or not conv.is_dense:
         return None

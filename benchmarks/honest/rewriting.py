@@ -11,7 +11,15 @@ from torch import nn
 from .patching import Replacement, patched
 
 Arithmetic = Literal[
-    "eager", "float32", "tf32", "bf16_products", "bf16_sums", "fp16_products", "fp16_sums", "flush_to_zero"
+    "eager",
+    "float32",
+    "transforms",
+    "tf32",
+    "bf16_products",
+    "bf16_sums",
+    "fp16_products",
+    "fp16_sums",
+    "flush_to_zero",
 ]
 """The coarsest arithmetic that a candidate says it computes in. `float32`: sums in float32, in any order."""
 Direction = Literal["forward", "backward"]

@@ -80,13 +80,14 @@ def test_values_are_as_far_from_the_truth_as_the_digits_allow(case: str, arithme
     with torch.no_grad(), Emulated(arithmetic):  # type: ignore[arg-type]
         found = function(x)
     limit = 64 * DIGITS.get(
-        arithmetic.name, 2.0**-24 if arithmetic.name in ("eager", "flush_to_zero") else 2.0**-8
+        arithmetic.name, 2.0**-24 if arithmetic.name in ("eager", "flush_to_zero", "transforms") else 2.0**-8
     )  # type: ignore[attr-defined]
     assert found.dtype == torch.float32 and apart(found, in_double(function, x)) < limit
 
 
+@pytest.mark.parametrize("name", ["float32", "transforms"])
 @pytest.mark.parametrize("case", [case for case in CASES if case != "masked attention"])
-def test_gradients_too(case: str) -> None:
+def test_gradients_too(case: str, name: str) -> None:
     function, shape = CASES[case]
     x, seed = torch.randn(shape), torch.Generator().manual_seed(1)
 
@@ -97,7 +98,7 @@ def test_gradients_too(case: str) -> None:
         (found,) = torch.autograd.grad((result * weights).sum(), leaf)
         return found
 
-    with Emulated(FLOAT32):
+    with Emulated(find_arithmetic(name)):
         found = gradient(x, function)
     truth = gradient(
         x.double(), copy.deepcopy(function).double() if isinstance(function, nn.Module) else function
@@ -105,9 +106,20 @@ def test_gradients_too(case: str) -> None:
     assert apart(found, truth) < 1e-4
 
 
-def test_weights_and_biases_have_gradients_too() -> None:
-    layer, x = nn.Conv2d(8, 6, 3, padding=1), torch.randn(2, 8, 7, 7)
-    with Emulated(FLOAT32):
+@pytest.mark.parametrize("name", ["float32", "transforms"])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(8, 6, 3, padding=1),
+        nn.Conv2d(8, 6, (3, 2), stride=(2, 3), padding=(2, 0), dilation=(1, 2), groups=2),
+        nn.Conv1d(8, 6, 4, stride=3),
+        nn.Conv3d(8, 6, 2, padding=1, stride=2),
+    ],
+    ids=["conv2d", "conv2d with everything", "conv1d", "conv3d"],
+)
+def test_weights_and_biases_have_gradients_too(layer: nn.Module, name: str) -> None:
+    x = torch.randn(2, 8, *[11] * (layer.weight.ndim - 2))  # type: ignore[operator, union-attr]
+    with Emulated(find_arithmetic(name)):
         found = torch.autograd.grad(layer(x).square().sum(), list(layer.parameters()))
     double = copy.deepcopy(layer).double()
     truth = torch.autograd.grad(double(x.double()).square().sum(), list(double.parameters()))
@@ -151,12 +163,12 @@ def test_flush_to_zero_loses_tiny_numbers_only() -> None:
         assert (tiny * 1).tolist() == pytest.approx([0.0, 0.0, 2e-38, 1.0])
 
 
-def test_results_of_every_operation_have_the_digits_of_a_narrow_sum() -> None:
+def test_operands_and_results_of_every_operation_have_the_digits_of_a_narrow_sum() -> None:
     x = torch.randn(64)
     with Emulated(find_arithmetic("bf16_sums")):
         written, given = torch.relu(x).add_(1.0), x.exp()
     assert torch.equal(written, (torch.relu(x).bfloat16().float() + 1).bfloat16().float())
-    assert torch.equal(given, x.exp().bfloat16().float())
+    assert torch.equal(given, x.bfloat16().float().exp().bfloat16().float())
 
 
 def test_float64_and_integers_are_left_alone() -> None:
@@ -186,3 +198,17 @@ def test_a_class_of_another_name_is_refused() -> None:
     with pytest.raises(UsageError, match="there is no arithmetic 'tf33'"):
         find_arithmetic("tf33")
     assert find_arithmetic("eager") == EAGER
+
+
+def test_transforms_leave_an_error_where_eager_has_exact_zeros() -> None:
+    layer, x = nn.Conv2d(4, 4, 3, bias=False), torch.zeros(1, 4, 16, 16)
+    x[..., :4, :4] = torch.randn(4, 4, 4)
+    with torch.no_grad(), Emulated(find_arithmetic("transforms")):
+        found = layer(x)
+    assert 1e-9 < float(found[..., 8:, 8:].abs().max()) < 1e-5
+
+
+def test_operands_of_sums_in_bfloat16_are_rounded_in_every_operation() -> None:
+    a, b = torch.tensor([1.0 + 2**-10]), torch.tensor([-1.0])
+    with Emulated(find_arithmetic("bf16_sums")):
+        assert float(a + b) == 0.0 and float(a.clone().add_(b)) == 0.0

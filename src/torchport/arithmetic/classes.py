@@ -24,10 +24,12 @@ class Arithmetic:
     """What becomes of the two operands of a product before they are multiplied."""
     running_sum: Round | None = None
     """Sums are computed one term after the other, and this is what becomes of the sum after each."""
+    transforms: bool = False
+    """Whether convolutions are computed by transforms."""
     results: Round | None = None
-    """What becomes of the results of all operations."""
+    """What becomes of the operands and results of all operations."""
     every_value: Round | None = None
-    """What becomes of every operand and every result of any operation."""
+    """What becomes of every operand and every result of any operation, each of which is as it is otherwise."""
 
     @property
     def is_eager(self) -> bool:
@@ -61,6 +63,12 @@ FLOAT32 = Arithmetic("float32", "sums in float32 in another order than eager PyT
 CLASSES = (
     EAGER,
     FLOAT32,
+    Arithmetic(
+        "transforms",
+        "as if convolutions were done by transforms in float32, such as FFT or Winograd's",
+        running_sum=_as_it_is,
+        transforms=True,
+    ),
     Arithmetic("flush_to_zero", "as if tiny numbers were flushed to zero", every_value=_flushed),
     Arithmetic("tf32", "as if products were TF32", operands=_in_tf32),
     Arithmetic("fp16_products", "as if products were float16 with float32 sums", operands=_HALF),

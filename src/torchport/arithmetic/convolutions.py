@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from torchport.arithmetic import transforms
 from torchport.arithmetic.classes import Arithmetic
 from torchport.arithmetic.sums import product, total
 
@@ -37,13 +38,13 @@ class Convolution:
             self.groups,
         )
 
-    def eager_input_gradient(self, gradient: Tensor, given: Tensor, weight: Tensor) -> Tensor:
+    def eager_gradient(self, gradient: Tensor, given: Tensor, weight: Tensor, *, of_input: bool) -> Tensor:
+        """The gradient of the input, or that of the weight."""
         how = (self.stride, self.padding, self.dilation, self.transposed, self.output_padding, self.groups)
-        found = torch.ops.aten.convolution_backward.default(
-            gradient, given, weight, None, *how, [True, False, False]
+        found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward.default(
+            gradient, given, weight, None, *how, [of_input, not of_input, False]
         )
-        of_input: Tensor = found[0]
-        return of_input
+        return found[0 if of_input else 1]
 
     @property
     def is_flat(self) -> bool:
@@ -75,7 +76,16 @@ def _two(sizes: Sequence[int], first: int) -> tuple[int, ...]:
 def convolve(given: Tensor, weight: Tensor, how: Convolution, arithmetic: Arithmetic) -> Tensor:
     """The convolution without its bias."""
     if not how.is_flat:
-        return _by_channels(given, weight, how, arithmetic)
+        summed = _by_channels(given, weight, how, arithmetic)
+    else:
+        summed = _by_columns(given, weight, how, arithmetic)
+    if not arithmetic.transforms or how.transposed:
+        return summed
+    return transforms.convolve(given, weight, how) + (summed - how.eager(given, weight))
+
+
+def _by_columns(given: Tensor, weight: Tensor, how: Convolution, arithmetic: Arithmetic) -> Tensor:
+    """A convolution of one or two axes, as a product of matrices."""
     columns = how.columns(given, weight.shape[2:])
     rows = weight.reshape(how.groups, weight.shape[0] // how.groups, -1)
     places = how.places(given.shape[2:], weight.shape[2:])
@@ -90,7 +100,11 @@ def weight_gradient(
     rows = gradient.reshape(len(gradient), how.groups, weight.shape[0] // how.groups, -1)
     first = rows.permute(1, 2, 0, 3).flatten(2)
     second = columns.permute(1, 0, 3, 2).flatten(1, 2)
-    return product(first, second, arithmetic).reshape(weight.shape)
+    summed = product(first, second, arithmetic).reshape(weight.shape)
+    if not arithmetic.transforms:
+        return summed
+    eager = how.eager_gradient(gradient, given, weight, of_input=False)
+    return transforms.weight_gradient(gradient, given, weight, how) + (summed - eager)
 
 
 def _by_channels(given: Tensor, weight: Tensor, how: Convolution, arithmetic: Arithmetic) -> Tensor:
@@ -119,14 +133,17 @@ def input_gradient(
     if arithmetic.operands is not None:
         gradient, weight = arithmetic.operands(gradient), arithmetic.operands(weight)
     if arithmetic.running_sum is None:
-        return how.eager_input_gradient(gradient, given, weight)
+        return how.eager_gradient(gradient, given, weight, of_input=True)
     summed, each = torch.zeros_like(given), len(weight) // how.groups
     for nth in range(each):
         # The nth channel of every group.
         one = gradient[:, nth::each]
         for tap in _taps(weight[nth::each]):
-            summed = arithmetic.running_sum(summed + how.eager_input_gradient(one, given, tap))
-    return summed
+            summed = arithmetic.running_sum(summed + how.eager_gradient(one, given, tap, of_input=True))
+    if not arithmetic.transforms:
+        return summed
+    eager = how.eager_gradient(gradient, given, weight, of_input=True)
+    return transforms.input_gradient(gradient, given, weight, how) + (summed - eager)
 
 
 def _taps(weight: Tensor) -> Iterator[Tensor]:

@@ -67,13 +67,18 @@ class Emulated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self.is_on or self.arithmetic.is_eager or not _is_emulated(args, given):
             return func(*args, **given)
         if (change := self.arithmetic.every_value) is not None:
+            if (parts := _PARTS.get(func)) is not None:
+                with self:
+                    return parts(*args, **given)
             return _rounded(func, args, given, change)
-        result = self._computed(func, args, given)
         if (change := self.arithmetic.results) is None:
-            return result
+            return self._computed(func, args, given)
         if func._schema.is_mutable:
-            return _written(result, args, change)
-        return _results(func, result, change)
+            return _written(self._computed(func, _rounded_in_place(func, args, change), given), args, change)
+        if _gives_views(func):
+            return self._computed(func, args, given)
+        args, given = _each_float((args, given), change)
+        return _each_float(self._computed(func, args, given), change)
 
     def _computed(self, func: OpOverload, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         if (handler := _HANDLERS.get(func)) is not None:
@@ -103,6 +108,18 @@ def _rounded(
 def _results(func: OpOverload, result: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """What an operation returns, each number changed; views and what was written to stay as they are."""
     return result if _gives_views(func) else _each_float(result, change)
+
+
+def _rounded_in_place(
+    func: OpOverload, args: tuple[Any, ...], change: Callable[[Tensor], Tensor]
+) -> tuple[Any, ...]:
+    """The operands of an operation that writes to its first one, each number changed, in the first where it is."""
+    first = func._schema.arguments[0].alias_info
+    if first is None or not first.is_write or not isinstance(args[0], Tensor):
+        return args
+    if args[0].is_floating_point():
+        args[0].copy_(change(args[0]))
+    return (args[0], *_each_float(args[1:], change))
 
 
 def _written(result: Any, args: tuple[Any, ...], change: Callable[[Tensor], Tensor]) -> Any:

@@ -42,7 +42,7 @@ def total(values: Tensor, dims: Sequence[int], arithmetic: Arithmetic) -> Tensor
     terms = values.detach().permute([*axes, *rest]).reshape(count, prod(shape))
     if arithmetic.running_sum is None:
         return terms.sum(0).reshape(shape)
-    if arithmetic == FLOAT32:
+    if arithmetic.running_sum is FLOAT32.running_sum:
         return torch.from_numpy(_one_after_the_other(terms.numpy())).reshape(shape)
     running = terms.new_zeros(terms.shape[1])
     for some in torch.split(terms, max(1, ceil(len(terms) / MOST_TERMS))):
