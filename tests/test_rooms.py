@@ -1,4 +1,4 @@
-"""Each room knows only what is its own: nothing outside `targets/candle` knows Rust."""
+"""Each room knows only what is its own: `targets/candle` knows Rust, and one module the names in a run's folder."""
 
 import ast
 import re
@@ -13,6 +13,11 @@ MAY = {
     SOURCE / "codes.py": "what `torchport explain` prints of each code",
     SOURCE / "targets" / "registry.py": "the table of targets",
 }
+IN_A_RUN = re.compile(
+    r"run\.json|report\.(json|html)|(lockstep|chained)\.safetensors|snippets|minified"
+    r"|\w*_(manifest\.json|(trace|truth|weights)\.safetensors)"
+)
+KNOW_THE_NAMES = {SOURCE / "runs" / "folder.py", SOURCE / "capture" / "file_names.py"}
 
 
 def files_outside_the_target() -> list[Path]:
@@ -101,3 +106,21 @@ def test_the_guard_sees_what_it_guards_against(text: str) -> None:
 )
 def test_the_guard_lets_documentation_and_help_be(text: str) -> None:
     assert not any(OF_CANDLE.search(word) for _, word in in_code(ast.parse(text)))
+
+
+def test_one_module_knows_the_names_in_the_folder_of_a_run_and_one_those_of_a_capture() -> None:
+    """The test looks at whole strings, since a message may speak of a file."""
+    spelled = {
+        f"{path.relative_to(SOURCE)}:{line}: {text}"
+        for path in SOURCE.rglob("*.py")
+        if path not in KNOW_THE_NAMES
+        for line, text in strings_in(ast.parse(path.read_text()))
+        if IN_A_RUN.fullmatch(text.rpartition("/")[2])
+    }
+    assert not spelled
+
+
+def strings_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant | ast.JoinedStr) and (text := _joined(node)) is not None:
+            yield node.lineno, text
