@@ -24,7 +24,7 @@ from torchport.targets.base import Artifact, Mode, Options, Repro, SourceMap, St
 from torchport.targets.following import Follower
 from torchport.targets.hunks import hunks
 from torchport.targets.torch.edits import carried, changes
-from torchport.trace.plan import input_keys
+from torchport.trace.plan import input_keys, operation_of
 from torchport.trace.reading import Trace
 from torchport.trace.writing import write_tensors
 
@@ -130,7 +130,7 @@ class TorchArtifact:
         with Trace(golden) as trace:
             inputs = [trace.get(key).clone() for key in input_keys(plan.root, len(graph.root.inputs))]
         with Follower(golden, mode, record) as follower:
-            nodes = any("/" in key for key in follower.golden)
+            nodes = any(operation_of(key) is not None for key in follower.golden)
             try:
                 Interpreter(graph, weights, plan, follower.watch, nodes=nodes).run(inputs)
             except Exception as error:  # An operation raises whatever torch raises for it.
