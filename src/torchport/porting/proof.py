@@ -82,8 +82,7 @@ def explain(
 ) -> Report:
     """The report with the cause, if it can be found; the verdict stands without."""
     subject = PortedModel(RunValues.of(files, graph, stored), bench)
-    explained = explained_if_possible(report, files, subject, steps)
-    return report if explained is report else written(explained, files)
+    return written(explained_if_possible(report, files, subject, steps), files)
 
 
 def unsupported(
