@@ -125,6 +125,8 @@ def test_a_part_that_nobody_knows_is_listed_and_nothing_runs(target: str, tmp_pa
     assert report.status == "unsupported" and not (port.folder / "run").exists()
     assert {todo.layer for todo in report.todos} == {"blocks.0.gate", "blocks.1.gate"}
     assert all(todo.source and "decides by the value of a tensor" in todo.reason for todo in report.todos)
+    again = Port.open(port.folder).check()
+    assert again.status == "unsupported" and again.todos == report.todos
 
 
 def test_a_model_without_values_is_converted_and_not_proven(target: str, tmp_path: Path) -> None:

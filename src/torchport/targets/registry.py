@@ -26,6 +26,8 @@ _OWN = {
 }
 _OWN_REQUIREMENTS = ("torchport.targets.candle.requirements:REQUIREMENTS",)
 """For `doctor`, which must work where torch is missing: these modules do not import it."""
+_PARTS = [part for part in dir(Target) if not part.startswith("_")]
+"""What every target has, by name."""
 
 
 def find_target(name: str) -> Target:
@@ -37,11 +39,15 @@ def find_target(name: str) -> Target:
         )
     module, _, attribute = place.partition(":")
     try:
-        target: Target = getattr(import_module(module), attribute)
+        target: Any = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         message = f"the target {name!r} cannot be loaded from {place}: {error}"
         raise ConvertError("TP0402", message, where=place) from error
-    return target
+    if missing := [part for part in _PARTS if not hasattr(target, part)]:
+        message = f"the target {name!r} at {place} is none: it has no {', no '.join(missing)}"
+        raise ConvertError("TP0402", message, where=place)
+    found: Target = target
+    return found
 
 
 def requirements() -> Iterator[Requirement]:

@@ -54,7 +54,7 @@ class TorchTarget:
             write_manifest(folder / name, graph, extra={})
         if weights is not None:
             write_tensors(folder / WEIGHTS, _wanted(graph, weights, folder), {"format": "pt"})
-        return TorchArtifact(folder, _unknown(graph))
+        return TorchArtifact(folder)
 
     def open(self, folder: Path, name: str) -> TorchArtifact:
         return TorchArtifact(folder)
@@ -91,7 +91,10 @@ class TorchArtifact:
     """A graph in a file, which a user may edit, and its weights."""
 
     folder: Path
-    todos: tuple[Todo, ...] = ()
+
+    @property
+    def todos(self) -> tuple[Todo, ...]:
+        return _unknown(self._graph(GRAPH))
 
     @property
     def stored(self) -> Path | None:
