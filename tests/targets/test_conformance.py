@@ -149,6 +149,10 @@ def test_a_conversion_that_fails_leaves_no_run_behind(target: str, tmp_path: Pat
         converted(capture, chosen, tmp_path / "port", options_for(chosen, {}), weights=weights)
     assert not (tmp_path / "port" / "run.json").exists()
     assert not list((tmp_path / "port").rglob("*.tmp"))
+    torchport.port(model, inputs, target=target, out=tmp_path / "port", name="net")
+    with pytest.raises(WeightsError, match="head.weight"):
+        converted(capture, chosen, tmp_path / "port", options_for(chosen, {}), weights=weights)
+    assert not (tmp_path / "port" / "run.json").exists(), "it would say that the earlier port is this one"
 
 
 def test_options_are_the_targets_own_and_are_kept(port: Port) -> None:

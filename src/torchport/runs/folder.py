@@ -103,6 +103,11 @@ class RunFolder:
         """The same folder, with the values of a recording on other inputs than those of the capture."""
         return RunFolder(self.path, self.about, f"{self.name}{_AGAIN}")
 
+    def forget(self) -> None:
+        """Removes what the folder says of an earlier capture, which must not be taken for this one's."""
+        for name in (RUN_FILE, REPORT_FILE):
+            (self.path / name).unlink(missing_ok=True)
+
     def write(self) -> None:
         write_atomically(self.path / RUN_FILE, self.about.model_dump_json(indent=1) + "\n")
 
