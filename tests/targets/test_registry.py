@@ -10,13 +10,13 @@ from torchport.errors import ConvertError, UsageError
 from torchport.targets.registry import find_target, options_for, target_names
 
 PACKAGE = """
-from torchport.targets.base import Finding
+from torchport.targets.base import Diagnosis
 from torchport.targets.torch.target import TorchTarget
 
 
 class Elsewhere(TorchTarget):
     name = "elsewhere"
-    requirements = (lambda: Finding("a chip", "missing", "not found", "Plug it in."),)
+    requirements = (lambda: Diagnosis("a chip", "missing", "not found", "Plug it in."),)
 
 
 TARGET = Elsewhere()

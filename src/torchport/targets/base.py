@@ -59,7 +59,7 @@ class Options(BaseModel):
         return self
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """One thing that was looked for on this machine, and how to get it if it is missing."""
 
     name: str
@@ -68,7 +68,7 @@ class Finding(NamedTuple):
     fix: str | None = None
 
 
-Requirement = Callable[[], Finding]
+Requirement = Callable[[], Diagnosis]
 """Looks for something that a target needs; `torchport doctor` shows what it finds."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from torchport.errors import ConvertError, UsageError
-from torchport.targets.base import Finding, Options, Requirement, Target
+from torchport.targets.base import Diagnosis, Options, Requirement, Target
 
 GROUP = "torchport.targets"
 DEFAULT = "candle"
@@ -59,7 +59,7 @@ def requirements() -> Iterator[Requirement]:
         try:
             yield from find_target(name).requirements
         except ConvertError as error:
-            yield partial(Finding, name, "missing", error.message, error.fix)
+            yield partial(Diagnosis, name, "missing", error.message, error.fix)
 
 
 def target_names() -> list[str]:
