@@ -29,6 +29,8 @@ class StepEnded:
     step: str
     seconds: float
     """All seconds that the step has taken so far, if it was taken more than once."""
+    failed: bool = False
+    """Whether an error ended it."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Message:
 
 @dataclass(frozen=True)
 class LayerJudged:
+    """The first verdict on a layer. The report has the last, if the comparison looks at some layers again."""
+
     layer: Layer
 
 
@@ -76,9 +80,13 @@ class Steps:
     def step(self, name: str, text: str) -> Iterator[None]:
         self.watch(StepBegan(name, text))
         start = time.perf_counter()
-        yield
-        self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
-        self.watch(StepEnded(name, self.seconds[name]))
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+            self.watch(StepEnded(name, self.seconds[name], failed))
 
     def say(self, text: str) -> None:
         self.watch(Message(text))

@@ -17,6 +17,7 @@ from torchport.candidates.forward import compare_forward
 from torchport.errors import ParityError, UsageError
 from torchport.parity.result import Divergence, Measured
 from torchport.report import phrases
+from torchport.runs.folder import REPORT_FILE
 from torchport.runs.report import Report
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def compare_models(
         args, kwargs, rtol=rtol, atol=atol, explain=explain
     )
     if out is not None:
-        report.write(Path(out) / "report.json")
+        report.write(Path(out) / REPORT_FILE)
     return report
 
 

@@ -12,7 +12,7 @@ from torch import nn
 import torchport
 from torchport import Port, Report, TorchportError
 from torchport.capture.plan import make_plan
-from torchport.events import Event, Message, ignore
+from torchport.events import Event, LayerJudged, Message, ignore
 from torchport.porting.commands import codegen, record_spec
 from torchport.porting.port import safe_name
 from torchport.targets import registry
@@ -162,6 +162,18 @@ def test_a_wrong_layer_fails_and_is_named(made: Port, echo: EchoTarget) -> None:
         "the result is 1.01 times what it should be"
     ]
     assert made.check(rtol=0.1, atol=0.1).passed
+
+
+def test_each_layer_is_reported_once_though_it_may_be_compared_again(made: Port, echo: EchoTarget) -> None:
+    echo.change = lambda mode, values: {
+        key: value + 1.0 if (mode, key) == ("chained", "Stack") else value for key, value in values.items()
+    }
+    events: list[Event] = []
+    made.watch = events.append
+    report = made.check(explain=False)
+    assert report.first_divergence is not None and report.first_divergence.kind == "chained"
+    judged = [event.layer.name for event in events if isinstance(event, LayerJudged)]
+    assert judged == [layer.name for layer in report.layers]
 
 
 def test_a_verdict_stands_when_its_cause_cannot_be_looked_for(

@@ -125,6 +125,8 @@ def test_a_part_that_nobody_knows_is_listed_and_nothing_runs(target: str, tmp_pa
     assert report.status == "unsupported" and not (port.folder / "run").exists()
     assert {todo.layer for todo in report.todos} == {"blocks.0.gate", "blocks.1.gate"}
     assert all(todo.source and "decides by the value of a tensor" in todo.reason for todo in report.todos)
+    again = Port.open(port.folder).check()
+    assert again.status == "unsupported" and again.todos == report.todos
 
 
 def test_a_model_without_values_is_converted_and_not_proven(target: str, tmp_path: Path) -> None:
@@ -147,6 +149,10 @@ def test_a_conversion_that_fails_leaves_no_run_behind(target: str, tmp_path: Pat
         converted(capture, chosen, tmp_path / "port", options_for(chosen, {}), weights=weights)
     assert not (tmp_path / "port" / "run.json").exists()
     assert not list((tmp_path / "port").rglob("*.tmp"))
+    torchport.port(model, inputs, target=target, out=tmp_path / "port", name="net")
+    with pytest.raises(WeightsError, match="head.weight"):
+        converted(capture, chosen, tmp_path / "port", options_for(chosen, {}), weights=weights)
+    assert not (tmp_path / "port" / "run.json").exists(), "it would say that the earlier port is this one"
 
 
 def test_options_are_the_targets_own_and_are_kept(port: Port) -> None:

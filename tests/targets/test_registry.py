@@ -10,13 +10,13 @@ from torchport.errors import ConvertError, UsageError
 from torchport.targets.registry import find_target, options_for, target_names
 
 PACKAGE = """
-from torchport.targets.base import Finding
+from torchport.targets.base import Diagnosis
 from torchport.targets.torch.target import TorchTarget
 
 
 class Elsewhere(TorchTarget):
     name = "elsewhere"
-    requirements = (lambda: Finding("a chip", "missing", "not found", "Plug it in."),)
+    requirements = (lambda: Diagnosis("a chip", "missing", "not found", "Plug it in."),)
 
 
 TARGET = Elsewhere()
@@ -33,15 +33,16 @@ def net():
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder in which another package is installed, with a target and with one that cannot be loaded."""
+    """Another package, installed: one of its targets is whole, one cannot be loaded, one lacks what targets have."""
     (tmp_path / "elsewhere.py").write_text(PACKAGE)
+    (tmp_path / "unfinished.py").write_text("class TARGET:\n    name = 'unfinished'\n")
     (tmp_path / "net.py").write_text(MODEL)
     info = tmp_path / "elsewhere-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[torchport.targets]\nelsewhere = elsewhere:TARGET\nbroken = no_such_module:TARGET\n"
-        "candle = elsewhere:TARGET\n"
+        "candle = elsewhere:TARGET\nunfinished = unfinished:TARGET\n"
     )
     return tmp_path
 
@@ -60,7 +61,7 @@ def test_a_target_of_another_package_ports_is_listed_and_opens_again(site: Path)
     assert made.returncode == 0 and "net to elsewhere: the 1 layer agrees" in made.stdout, made.stderr
     assert torchport(site, "check", "run").returncode == 0
     looked = torchport(site, "doctor")
-    assert "broken, candle, elsewhere, torch" in looked.stdout and looked.returncode == 1
+    assert "broken, candle, elsewhere, torch, unfinished" in looked.stdout and looked.returncode == 1
     assert "Plug it in." in looked.stdout and "no_such_module" in looked.stdout
 
 
@@ -68,8 +69,12 @@ def test_a_target_of_another_package_ports_is_listed_and_opens_again(site: Path)
 def test_what_cannot_be_loaded_and_what_is_not_there_are_refused(site: Path) -> None:
     broken = torchport(site, "port", "net.py:net", "--to", "broken")
     assert broken.returncode == 2 and "TP0402" in broken.stderr and "no_such_module" in broken.stderr
+    partial = torchport(site, "port", "net.py:net", "--to", "unfinished")
+    assert (
+        partial.returncode == 2 and "TP0402" in partial.stderr and "it has no convert, no" in partial.stderr
+    )
     absent = torchport(site, "port", "net.py:net", "--to", "brick")
-    assert absent.returncode == 2 and "broken, candle, elsewhere, torch" in absent.stderr
+    assert absent.returncode == 2 and "broken, candle, elsewhere, torch, unfinished" in absent.stderr
 
 
 def test_nobody_takes_the_name_of_a_target_of_this_package() -> None:

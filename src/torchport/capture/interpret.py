@@ -16,6 +16,7 @@ from torchport.capture import graph as g
 from torchport.capture import operations
 from torchport.capture.plan import Plan
 from torchport.capture.torch_internals import OpOverload
+from torchport.trace.plan import operation_key
 
 Watch = Callable[[str, torch.Tensor], torch.Tensor]
 """Takes a trace key and the value there, and returns the value to continue with."""
@@ -68,7 +69,7 @@ class Interpreter:
             else:
                 values[node.name] = self._operation(node, values, module)
                 if self.nodes and isinstance(values[node.name], torch.Tensor):
-                    values[node.name] = self._watched(f"{call.name}/{node.name}", values[node.name])
+                    values[node.name] = self._watched(operation_key(call.name, node.name), values[node.name])
             for name in uses.get(index, ()):
                 values.pop(name, None)
         results = [self._value(ref, values, module) for ref in module.outputs]

@@ -7,11 +7,11 @@ The model comes back as it was: mode, buffers, random state, hooks.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import torch
 
@@ -26,6 +26,7 @@ from torchport.capture.eager import (
     where_the_model_is,
 )
 from torchport.capture.exported import Exported
+from torchport.capture.file_names import Kind, captured_file
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import write_manifest
 from torchport.capture.plan import Plan, make_plan
@@ -70,10 +71,9 @@ class Capture:
     def save(self, directory: str | Path, name: str | None = None) -> dict[str, Path]:
         """Writes the capture's files, and gives their paths. The manifest comes last: if it is there, all are."""
         folder, name = Path(directory), name or self.name
-        paths = {kind: folder / f"{name}_{kind}.safetensors" for kind in ("trace", "truth", "weights")}
+        paths = {kind: captured_file(folder, name, kind) for kind in get_args(Kind)}
         metadata = {"schema": "1", "root": self.plan.root}
-        manifest = folder / f"{name}_manifest.json"
-        _forget([manifest, *paths.values()])
+        _forget(paths.values())
         written = {}
         if self.has_values:
             limits = {"limits": json.dumps(self._limits())}
@@ -94,8 +94,8 @@ class Capture:
             **({"export_error": {"message": error.message, "where": error.where}} if error else {}),
             **({"writes": list(self.writes)} if self.writes else {}),
         }
-        write_manifest(manifest, self.graph, extra=extra)
-        return {"manifest": manifest, **written}
+        write_manifest(paths["manifest"], self.graph, extra=extra)
+        return {"manifest": paths["manifest"], **written}
 
     def _limits(self) -> dict[str, float]:
         """For each floating value how far an honest port may be from it, for those who check a single tensor."""
@@ -106,7 +106,7 @@ class Capture:
         }
 
 
-def _forget(paths: list[Path]) -> None:
+def _forget(paths: Iterable[Path]) -> None:
     """Removes the files of an earlier recording, which would not belong to this one."""
     for path in paths:
         try:

@@ -17,6 +17,7 @@ from torchport.capture.interpret import Interpreter, Watch
 from torchport.capture.plan import Plan
 from torchport.capture.torch_internals import storage_id
 from torchport.errors import CaptureError
+from torchport.trace.plan import operation_key
 from torchport.trace.residual import residual
 
 
@@ -68,7 +69,7 @@ def _as_their_nodes(graph: Graph, plan: Plan, distances: dict[str, torch.Tensor]
     """Gives an output the distance of the operation that computed it, whose golden value was put back before."""
     for call in plan.calls.values():
         for key, ref in zip(call.outputs, graph.modules[call.module].outputs, strict=True):
-            node = f"{call.name}/{ref.name}"
+            node = operation_key(call.name, ref.name)
             if key in distances and node in distances:
                 distances[key] = distances[node]
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
-from torchport.capture.graph import TensorMeta, Weight, dtype_name
+from torchport.capture.graph import Graph, TensorMeta, Weight, dtype_name
 from torchport.capture.torch_internals import storage_id
 from torchport.errors import WeightsError
 from torchport.trace import safetensors_layout as layout
@@ -137,6 +137,12 @@ class FileWeights(Weights):
     def _entry(self, name: str) -> dict[str, Any]:
         entry: dict[str, Any] = self._header[self._stored_as[name]]
         return entry
+
+
+def stored_weights(path: Path, graph: Graph) -> Mapping[str, torch.Tensor]:
+    """The weights in a file by every name that the graph has for them; tied ones are stored once."""
+    tied = {name: weight.tied_to for name, weight in graph.weights.items() if weight.tied_to is not None}
+    return FileWeights(path, tied) if graph.weights else {}
 
 
 def _sound_header(path: Path) -> tuple[dict[str, Any], int]:

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from torchport.files import cache_directory
-from torchport.targets.base import Finding
+from torchport.targets.base import Diagnosis
 from torchport.targets.registry import requirements, target_names
 
 _PACKAGE = "torchport"
@@ -23,39 +23,39 @@ _PURPOSES = {
 """What each extra of the package is for; those that only developers need are left out."""
 
 
-def diagnose() -> list[Finding]:
+def diagnose() -> list[Diagnosis]:
     return [
         _python(),
         _torch(),
-        Finding("targets", "ok", ", ".join(target_names())),
+        Diagnosis("targets", "ok", ", ".join(target_names())),
         *(look() for look in requirements()),
         _cache(),
         *_extras(),
     ]
 
 
-def _python() -> Finding:
+def _python() -> Diagnosis:
     # Not the whole version: a build of one's own may call itself 3.11.7+, which no range knows.
     found = ".".join(platform.python_version_tuple()[:2])
     if _python_range().contains(found):
-        return Finding("python", "ok", platform.python_version())
+        return Diagnosis("python", "ok", platform.python_version())
     return _out_of_range("python", platform.python_version(), _python_range(), "Use a supported Python.")
 
 
-def _torch() -> Finding:
+def _torch() -> Diagnosis:
     supported = next((one.specifier for one in _requirements() if one.name == "torch"), SpecifierSet())
     fix = f"Run `pip install 'torch{_text(supported)}'`."
     try:
         found = version("torch")
     except PackageNotFoundError:
-        return Finding("torch", "missing", "not installed", fix)
+        return Diagnosis("torch", "missing", "not installed", fix)
     if supported.contains(found, prereleases=True):
-        return Finding("torch", "ok", found)
+        return Diagnosis("torch", "ok", found)
     return _out_of_range("torch", found, supported, fix)
 
 
-def _out_of_range(name: str, found: str, supported: SpecifierSet, fix: str) -> Finding:
-    return Finding(name, "missing", f"{found}, which is not {_text(supported)}", fix)
+def _out_of_range(name: str, found: str, supported: SpecifierSet, fix: str) -> Diagnosis:
+    return Diagnosis(name, "missing", f"{found}, which is not {_text(supported)}", fix)
 
 
 def _python_range() -> SpecifierSet:
@@ -79,17 +79,17 @@ def _text(supported: SpecifierSet) -> str:
     return ",".join(sorted(map(str, supported), reverse=True))
 
 
-def _cache() -> Finding:
+def _cache() -> Diagnosis:
     cache = cache_directory()
     parent = next(path for path in (cache, *cache.parents) if path.exists())
     if not os.access(parent, os.W_OK):
         fix = "Make it writable, or set XDG_CACHE_HOME to a directory that is."
-        return Finding("cache", "missing", f"{cache} cannot be written", fix)
+        return Diagnosis("cache", "missing", f"{cache} cannot be written", fix)
     free = shutil.disk_usage(parent).free / 2**30
-    return Finding("cache", "ok", f"{cache} ({free:.0f} GiB free)")
+    return Diagnosis("cache", "ok", f"{cache} ({free:.0f} GiB free)")
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[Diagnosis]:
     """The packages that the extras need, each once."""
     for extra, purpose in _PURPOSES.items():
         for requirement in _requirements():
@@ -102,8 +102,8 @@ def _is_added_by(extra: str, requirement: Requirement) -> bool:
     return marker is not None and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
 
 
-def _extra(name: str, fix: str) -> Finding:
+def _extra(name: str, fix: str) -> Diagnosis:
     try:
-        return Finding(name, "ok", version(name))
+        return Diagnosis(name, "ok", version(name))
     except PackageNotFoundError:
-        return Finding(name, "optional", "not installed", fix)
+        return Diagnosis(name, "optional", "not installed", fix)

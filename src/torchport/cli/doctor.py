@@ -3,7 +3,7 @@
 from torchport.cli import options
 from torchport.cli.diagnosis import diagnose
 from torchport.cli.output import console, print_json
-from torchport.targets.base import Finding
+from torchport.targets.base import Diagnosis
 
 _MARKS = {"ok": ("ok", "green"), "missing": ("MISSING", "bold red"), "optional": ("-", "yellow")}
 
@@ -23,7 +23,7 @@ def doctor(as_json: options.Json = False) -> int:
     return 0 if healthy else 1
 
 
-def _print(findings: list[Finding], healthy: bool) -> None:
+def _print(findings: list[Diagnosis], healthy: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -47,7 +47,7 @@ def _show(path: Path, name: str, out: Path | None) -> int:
 
         render(run.report, console(), run.folder)
     else:
-        _hand_out(write(run), run.folder / "report.html" if name == "html" and out is None else out)
+        _hand_out(write(run), run.files.page if name == "html" and out is None else out)
     if name == "github":
         from torchport.report.github import append_summary
 

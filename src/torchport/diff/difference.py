@@ -64,7 +64,7 @@ def _work(both: Both, golden: Source, candidate: Source, rule: Fixed) -> Work:
     for tensor, source in zip(tensors, (golden, candidate), strict=True):
         if tensor.form.dtype not in dtypes.DTYPES:
             message = f"{both.name} is {tensor.form.dtype}, which cannot be compared"
-            raise WeightsError("TP0322", message, where=source.what, fix="Leave it out with --ignore.")
+            raise WeightsError("TP0322", message, where=source.given, fix="Leave it out with --ignore.")
     pair = ComparedPair(tensors[0].form, tensors[1].form, rtol=rule.rtol, atol=rule.atol)
     return Work(pair, *tensors)
 
@@ -92,7 +92,7 @@ def _difference(
     missing = bool(names.only_in_a or names.only_in_b)
     elements = sum(entry.numel for entry in entries if entry.incomparable is None)
     if not elements and not failed and not missing:
-        where = f"{golden.what} and {candidate.what}"
+        where = f"{golden.given} and {candidate.given}"
         raise ReportError("TP0342", "every tensor that both have is empty, so nothing is proven", where=where)
     identical = sum(entry.identical and entry.passed for entry in entries)
     return Difference(
@@ -119,7 +119,7 @@ def _difference(
 def _side(source: Source) -> ComparedSet:
     files = tuple(str(file) for file in source.files)
     return ComparedSet(
-        given=source.what, kind=source.kind, files=files, tensors=len(source.tensors), skipped=source.skipped
+        given=source.given, kind=source.kind, files=files, tensors=len(source.tensors), skipped=source.skipped
     )
 
 

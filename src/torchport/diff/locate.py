@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torchport.capture.file_names import capture_name, captured_file
 from torchport.diff.formats import unreadable
 from torchport.errors import ManifestError, ReportError, UsageError
 from torchport.runs.folder import (
@@ -21,7 +22,7 @@ from torchport.runs.folder import (
 )
 
 _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)\.\w+")
-_INDEX, _MANIFEST, _TRACE = ".index.json", "_manifest.json", "_trace.safetensors"
+_INDEX = ".index.json"
 _ENDINGS = (".safetensors", ".bin", ".pt", ".pth")
 
 
@@ -42,7 +43,7 @@ def locate(path: Path) -> Located:
         raise unreadable(path, "is not there")
     if path.name.endswith(_INDEX):
         return _index(path)
-    if path.name.endswith(_MANIFEST):
+    if capture_name(path, "manifest") is not None:
         return _capture(path)
     if path.name in (REPORT_FILE, RUN_FILE):
         return _run(path.parent)
@@ -56,9 +57,10 @@ def _directory(folder: Path) -> Located:
         names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
     except OSError as error:
         raise unreadable(folder, f"cannot be read: {error.strerror}") from error
-    for ending, opened in ((_MANIFEST, _capture), (_INDEX, _index)):
-        if found := [folder / name for name in names if name.endswith(ending)]:
-            return opened(_only(found, folder))
+    if manifests := [folder / name for name in names if capture_name(name, "manifest") is not None]:
+        return _capture(_only(manifests, folder))
+    if indexes := [folder / name for name in names if name.endswith(_INDEX)]:
+        return _index(_only(indexes, folder))
     for ending in _ENDINGS:
         if found := [folder / name for name in names if name.endswith(ending)]:
             return _shards(found) or Located("file", (_only(found, folder),))
@@ -86,7 +88,7 @@ def _run(folder: Path) -> Located:
 
 
 def _capture(manifest: Path) -> Located:
-    trace = manifest.with_name(manifest.name.removesuffix(_MANIFEST) + _TRACE)
+    trace = captured_file(manifest.parent, capture_name(manifest, "manifest") or "", "trace")
     if not trace.is_file():
         message = f"the capture has no {trace.name}: no values were recorded, or they lie elsewhere"
         raise ReportError("TP0343", message, where=str(manifest))
@@ -119,8 +121,8 @@ def _shards(found: Sequence[Path]) -> Located | None:
 
 
 def _manifest_beside(path: Path) -> Path | None:
-    if path.name.endswith(_TRACE):
-        return _if_file(path.with_name(path.name.removesuffix(_TRACE) + _MANIFEST))
+    if (name := capture_name(path, "trace")) is not None:
+        return _if_file(captured_file(path.parent, name, "manifest"))
     run = folder_of_record(path)
     return None if run is None else _manifest_of_run(run)
 

@@ -59,7 +59,7 @@ def match(golden: Source, candidate: Source, rules: Sequence[mapping.Rename], ch
     """Pairs the names of A with the names of B after `rules`; raises a ReportError if there is no pair."""
     for letter, source in (("A", golden), ("B", candidate)):
         if not source.tensors:
-            raise ReportError("TP0342", f"{letter} holds no tensors", where=source.what)
+            raise ReportError("TP0342", f"{letter} holds no tensors", where=source.given)
     renamed, unused = mapping.rename(_names(candidate), rules)
     wanted = [name for name in _names(golden) if choice.takes(name)]
     offered = {new: old for new, old in renamed.items() if choice.takes(new)}
@@ -111,7 +111,7 @@ def _nothing_in_common(
     only_in_b: Sequence[str],
     suggestion: str | None,
 ) -> ReportError:
-    where = f"{golden.what} and {candidate.what}"
+    where = f"{golden.given} and {candidate.given}"
     if not only_in_a and not only_in_b:
         return ReportError("TP0342", "--ignore and --only leave nothing to compare", where=where)
     message = f"no name is in both: A has {_examples(only_in_a)}; B has {_examples(only_in_b)}"

@@ -27,7 +27,8 @@ Place = tuple[float, int, list[str | int]]
 class Source:
     """Tensors by name, the files that they are in, and the manifest of the model that computed them, if it is known."""
 
-    what: str
+    given: str
+    """The path as the user gave it."""
     kind: str
     files: tuple[Path, ...]
     tensors: dict[str, Stored]

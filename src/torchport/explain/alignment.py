@@ -14,15 +14,14 @@ from typing import Any
 import torch
 
 from torchport.capture import graph as g
-from torchport.capture.interpret import Interpreter
 from torchport.capture.plan import make_plan
+from torchport.explain.noted_run import CANNOT_COMPUTE as CANNOT_COMPUTE
+from torchport.explain.noted_run import NotedRun
 from torchport.explain.slice import downstream
 from torchport.parity.metrics import Metrics, compare
 from torchport.parity.tolerance import NoiseFloor, Verdict
 from torchport.trace.residual import residual
 
-CANNOT_COMPUTE = (RuntimeError, IndexError, ValueError, TypeError)
-"""The exceptions that torch raises if shapes, types or numbers do not fit an operation."""
 _NEAR = 1e-2
 """Values that differ by more of their scale than this are not looked at more closely."""
 
@@ -37,19 +36,22 @@ class Runnable:
 
     def values(self, *, truth: bool = False) -> dict[g.Ref, torch.Tensor]:
         """Every input, weight and result; in float64 if `truth`."""
-        run = _NotedRun(self, truth)
-        run.run(self.inputs)
-        return run.values()
+        root = self.graph.root
+        found = {g.Ref(item.name): value for item, value in zip(root.inputs, self.inputs, strict=True)}
+        found |= {g.Ref(node): self.weights[weight] for node, weight in root.params.items()}
+        for name, result in (self._run(truth=truth).results if truth else self.results).items():
+            several = result if isinstance(result, list | tuple) else [result]
+            tensors = ((index, one) for index, one in enumerate(several) if isinstance(one, torch.Tensor))
+            found |= {g.Ref(name, index): value for index, value in tensors}
+        return found
 
     def outputs(self) -> list[torch.Tensor]:
-        return _NotedRun(self).run(self.inputs)
+        return self._noted().run(self.inputs)
 
     @cached_property
     def results(self) -> dict[str, Any]:
         """What each operation returns, by the name of its node."""
-        run = _NotedRun(self)
-        run.run(self.inputs)
-        return run.results
+        return self._run().results
 
     def outputs_with(self, ref: g.Ref, value: torch.Tensor) -> list[torch.Tensor]:
         """The outputs if an input or the result of an operation were another; only what depends on it is computed."""
@@ -62,31 +64,16 @@ class Runnable:
         kept = {name: one for name, one in self.results.items() if name not in depends}
         if ref.name in self.results:
             kept[ref.name] = value
-        return _NotedRun(self, results=kept).run(inputs)
+        return self._noted(replaced=kept).run(inputs)
 
+    def _run(self, *, truth: bool = False) -> NotedRun:
+        noted = self._noted(truth=truth)
+        noted.run(self.inputs)
+        return noted
 
-class _NotedRun(Interpreter):
-    """Runs a graph and notes what each operation returns; those that have results already are not computed."""
-
-    def __init__(self, of: Runnable, truth: bool = False, results: Mapping[str, Any] | None = None):
-        super().__init__(of.graph, of.weights, make_plan(of.graph), lambda _, value: value, truth=truth)
-        self.of = of
-        self.results = dict(results or {})
-
-    def apply(self, node: g.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if node.name not in self.results:
-            self.results[node.name] = super().apply(node, args, kwargs)
-        return self.results[node.name]
-
-    def values(self) -> dict[g.Ref, torch.Tensor]:
-        root = self.of.graph.root
-        found = {g.Ref(item.name): value for item, value in zip(root.inputs, self.of.inputs, strict=True)}
-        found |= {g.Ref(node): self.of.weights[weight] for node, weight in root.params.items()}
-        for name, result in self.results.items():
-            several = result if isinstance(result, list | tuple) else [result]
-            tensors = ((index, one) for index, one in enumerate(several) if isinstance(one, torch.Tensor))
-            found |= {g.Ref(name, index): value for index, value in tensors}
-        return found
+    def _noted(self, *, truth: bool = False, replaced: Mapping[str, Any] | None = None) -> NotedRun:
+        """A run of the graph that has not begun."""
+        return NotedRun(self.graph, self.weights, make_plan(self.graph), truth=truth, replaced=replaced)
 
 
 @dataclass(frozen=True)

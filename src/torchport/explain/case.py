@@ -139,7 +139,7 @@ def _with_computed_shapes(case: Case) -> Case | None:
         )
         for call in plan.calls.values()
     }
-    results = {name: applied.result for name, applied in run.applied.items()} | {
+    results = run.results | {
         node.name: [run.values[key] for key in call.outputs]
         for call in plan.calls.values()
         for node in case.graph.root.nodes
@@ -148,7 +148,7 @@ def _with_computed_shapes(case: Case) -> Case | None:
     root = modules[""]
     nodes = tuple(replace(node, outputs=_metas(node, results[node.name])) for node in root.nodes)
     weights = {
-        name: replace(weight, meta=_meta(case.weights[name], weight.meta))
+        name: replace(weight, meta=shaped_as(case.weights[name], weight.meta))
         for name, weight in case.graph.weights.items()
     }
     graph = replace(case.graph, modules={**modules, "": replace(root, nodes=nodes)}, weights=weights)
@@ -158,7 +158,8 @@ def _with_computed_shapes(case: Case) -> Case | None:
 def _with_shapes_of(module: g.Module, values: Sequence[torch.Tensor]) -> g.Module:
     """The module with inputs of the shapes that these values have."""
     inputs = tuple(
-        replace(item, meta=_meta(value, item.meta)) for item, value in zip(module.inputs, values, strict=True)
+        replace(item, meta=shaped_as(value, item.meta))
+        for item, value in zip(module.inputs, values, strict=True)
     )
     return replace(module, inputs=inputs)
 
@@ -166,9 +167,11 @@ def _with_shapes_of(module: g.Module, values: Sequence[torch.Tensor]) -> g.Modul
 def _metas(node: g.Node, result: Any) -> tuple[g.TensorMeta | None, ...]:
     results = list(result) if isinstance(result, list | tuple) else [result]
     return tuple(
-        None if meta is None else _meta(item, meta) for item, meta in zip(results, node.outputs, strict=True)
+        None if meta is None else shaped_as(item, meta)
+        for item, meta in zip(results, node.outputs, strict=True)
     )
 
 
-def _meta(tensor: torch.Tensor, meta: g.TensorMeta) -> g.TensorMeta:
+def shaped_as(tensor: torch.Tensor, meta: g.TensorMeta) -> g.TensorMeta:
+    """What a graph says of a value, with the shape of a tensor."""
     return replace(meta, shape=tuple(tensor.shape))

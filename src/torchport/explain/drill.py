@@ -17,6 +17,7 @@ from torchport.explain.bench import Attempt, Bench, Trial
 from torchport.explain.suspect import Suspect
 from torchport.parity.result import Operation
 from torchport.runs.report import Report
+from torchport.trace.plan import operation_of
 from torchport.trace.reading import Trace
 
 _SAME = 0.05
@@ -89,8 +90,8 @@ def _value(attempt: Attempt) -> torch.Tensor | None:
 def _node(suspect: Suspect, key: str) -> Node | None:
     """The operation that computed the value of a key in the slice's trace."""
     nodes = {node.name: node for node in suspect.slice.nodes}
-    if "/" in key:
-        return nodes.get(key.rpartition("/")[2])
+    if (operation := operation_of(key)) is not None:
+        return nodes.get(operation)
     call = suspect.plan.calls[suspect.plan.root]
     if key not in call.outputs:
         return None

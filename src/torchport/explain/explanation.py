@@ -106,7 +106,6 @@ def explained_if_possible(
         raise
     except Exception as error:
         steps.say(f"the cause could not be found: {type(error).__name__}: {error}")
-        return report
     return report.model_copy(update={"seconds": dict(steps.seconds)})
 
 

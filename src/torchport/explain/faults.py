@@ -14,8 +14,9 @@ from itertools import islice
 import torch
 
 from torchport.capture import graph as g
-from torchport.explain.alignment import CANNOT_COMPUTE, Alignment
+from torchport.explain.alignment import Alignment
 from torchport.explain.drill import unexplained
+from torchport.explain.noted_run import CANNOT_COMPUTE
 from torchport.explain.slice import upstream
 from torchport.parity.metrics import Metrics, compare
 from torchport.parity.tolerance import NoiseFloor, Verdict

@@ -38,14 +38,20 @@ class NotedRun(Interpreter):
         weights: Mapping[str, torch.Tensor],
         plan: Plan,
         *,
+        truth: bool = False,
         replaced: Mapping[str, Any] | None = None,
     ):
-        super().__init__(graph, weights, plan, self._note)
+        super().__init__(graph, weights, plan, self._note, truth=truth)
         self.replaced = replaced or {}
         self.values: dict[str, torch.Tensor] = {}
         """By trace key: the inputs and outputs of each call."""
         self.applied: dict[str, AppliedOperation] = {}
         """By the name of the node, in the order of the run; without those that were replaced."""
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """What each operation returned, by the name of its node; without those that were replaced."""
+        return {name: one.result for name, one in self.applied.items()}
 
     def _note(self, key: str, value: torch.Tensor) -> torch.Tensor:
         self.values[key] = value

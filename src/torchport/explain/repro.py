@@ -60,8 +60,8 @@ class Minified(BaseModel):
         return "\n".join(lines)
 
 
-def counted(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def hand_over(trial: Trial, case: Case, culprit: Divergence, tries: int) -> Minified:

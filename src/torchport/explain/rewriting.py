@@ -20,9 +20,9 @@ from torchport.capture.plan import make_plan
 from torchport.capture.recorder import Capture
 from torchport.errors import ConvertError
 from torchport.explain.alignment import Alignment, Runnable
-from torchport.explain.case import Case, resized
+from torchport.explain.case import Case, resized, shaped_as
 from torchport.explain.faults import Fault
-from torchport.explain.slice import upstream
+from torchport.explain.slice import input_name, upstream
 from torchport.runs.folder import RunFile, RunFolder
 from torchport.targets.base import Options
 from torchport.targets.torch.target import GRAPH, TARGET, WEIGHTS
@@ -167,7 +167,9 @@ class Rewritten:
         inputs = {item.name: self._values[item.name] for item in wanted.inputs}
         small = replace(
             root,
-            inputs=tuple(replace(item, meta=_meta(inputs[item.name], item.meta)) for item in wanted.inputs),
+            inputs=tuple(
+                replace(item, meta=shaped_as(inputs[item.name], item.meta)) for item in wanted.inputs
+            ),
             nodes=tuple(nodes),
             outputs=outputs,
             params=params,
@@ -191,7 +193,7 @@ class Rewritten:
     def _leads_to(self, name: str) -> set[str]:
         """The values and weights of the reference that a value of it depends on."""
         root = self.reference.graph.root
-        before = upstream(root.nodes, [name.partition("_output_")[0]])
+        before = upstream(root.nodes, [self._refs[name].name])
         nodes = [node for node in root.nodes if node.name in before]
         read = {ref.name for node in nodes for ref in g.refs([node.args, node.kwargs])}
         return {f"weight {root.params[one]}" if one in root.params else one for one in read}
@@ -205,10 +207,12 @@ class Rewritten:
     @cached_property
     def _values(self) -> dict[str, torch.Tensor]:
         """The values of the reference by the names that inputs of a part of it have."""
-        return {
-            f"{ref.name}_output_{ref.index}" if ref.index else ref.name: value
-            for ref, value in self.reference.values().items()
-        }
+        return {input_name(ref): value for ref, value in self.reference.values().items()}
+
+    @cached_property
+    def _refs(self) -> dict[str, g.Ref]:
+        """By the same names, which values of the reference they are."""
+        return {input_name(ref): ref for ref in self.reference.values()}
 
     def _sizes(self, part: g.Graph) -> dict[int, int]:
         """The sizes of axes that are others in a part than they were in the whole."""
@@ -237,7 +241,3 @@ def _sources(module: g.Module, ref: g.Ref) -> _Sources:
     own = {node.name for node in nodes}
     weights = frozenset(module.params[one] for one in read if one in module.params)
     return _Sources(frozenset(one for one in read - own if one not in module.params), weights)
-
-
-def _meta(value: torch.Tensor, meta: g.TensorMeta) -> g.TensorMeta:
-    return replace(meta, shape=tuple(value.shape))

@@ -32,7 +32,7 @@ class Slice:
         return tuple(node for node in self.graph.root.nodes if node.op != g.CALL)
 
 
-_Sources = dict[g.Ref, tuple[g.Input, str]]
+_Outside = dict[g.Ref, tuple[g.Input, str]]
 """Values that a slice does not compute itself → the input that each becomes if it is read, and its trace key."""
 
 
@@ -41,7 +41,7 @@ def own_operations(graph: g.Graph, plan: Plan, name: str, bindings: Mapping[str,
     call = plan.calls[name]
     module = _module_with_fixed_sizes(graph, call.module, bindings)
     children = (child for child in plan.calls.values() if child.parent == name)
-    sources: _Sources = {
+    sources: _Outside = {
         g.Ref(item.name): (item, key) for item, key in zip(module.inputs, call.inputs, strict=True)
     }
     nodes: list[g.Node] = []
@@ -147,7 +147,7 @@ def some_operations(whole: Slice, names: Iterable[str], keys: Mapping[g.Ref, str
     root = whole.graph.root
     nodes = [node for node in root.nodes if node.name in chosen]
     others = [node for node in root.nodes if node.name not in chosen]
-    sources: _Sources = {
+    sources: _Outside = {
         g.Ref(item.name): (item, key) for item, key in zip(root.inputs, whole.inputs, strict=True)
     }
     for node in others:
@@ -165,7 +165,12 @@ def _outputs(node: g.Node) -> list[g.Ref]:
 
 def _as_input(node: g.Node, index: int) -> g.Input:
     """An output of a node as an input of a slice that does not have the node."""
-    return g.Input(f"{node.name}_output_{index}" if index else node.name, _meta(node, index), node.hint)
+    return g.Input(input_name(g.Ref(node.name, index)), _meta(node, index), node.hint)
+
+
+def input_name(ref: g.Ref) -> str:
+    """The name of a value as an input of a slice that does not compute it."""
+    return f"{ref.name}_output_{ref.index}" if ref.index else ref.name
 
 
 def _meta(node: g.Node, index: int) -> g.TensorMeta:
@@ -175,7 +180,7 @@ def _meta(node: g.Node, index: int) -> g.TensorMeta:
 
 
 def _assembled(
-    graph: g.Graph, module: g.Module, nodes: list[g.Node], sources: _Sources, outputs: dict[g.Ref, str]
+    graph: g.Graph, module: g.Module, nodes: list[g.Node], sources: _Outside, outputs: dict[g.Ref, str]
 ) -> Slice:
     """The nodes as a graph of one module. All inputs stay if all nodes of the module do, else those that are read."""
     whole = len(nodes) == len(module.nodes)

@@ -30,6 +30,7 @@ from torchport.explain.weights import Others, how_it_differs, other_than_recorde
 from torchport.explain.what_if import WrongValue, bind, bound_value, differing, input_names, predict
 from torchport.parity.bins import FEW
 from torchport.parity.result import Suggestion
+from torchport.trace.plan import input_key, operation_of
 
 _MOST_LEFT = 0.01
 """The most that a hypothesis may leave of the squared error."""
@@ -227,8 +228,8 @@ def _with_inputs(
 def _by_value(suspect: Suspect) -> Iterator[_Explanation]:
     """What the value itself shows: it is another value of the layer."""
     observed = suspect.observed[suspect.key]
-    inputs = {f"{suspect.plan.root}<{index}": key for index, key in enumerate(suspect.slice.inputs)}
+    inputs = {input_key(suspect.plan.root, index): key for index, key in enumerate(suspect.slice.inputs)}
     for key, value in suspect.capture.golden.items():
         if value.shape == observed.shape and (left := _measured(suspect, value)) <= _MOST_LEFT:
-            text = f"it is the value of {inputs.get(key, key.partition('/')[2] or key)}"
+            text = f"it is the value of {inputs.get(key, operation_of(key) or key)}"
             yield _explanation(left, 1, "wrong_tensor", text)

@@ -21,6 +21,7 @@ from torchport.capture.weights import as_weights
 from torchport.errors import WeightsError
 from torchport.explain.slice import Slice, own_operations, with_stand_ins
 from torchport.runs.folder import RunFolder
+from torchport.trace.plan import input_keys
 from torchport.trace.reading import Trace
 
 _MOST_AROUND = 12
@@ -66,8 +67,7 @@ class Suspect:
 
     @property
     def inputs(self) -> list[torch.Tensor]:
-        root = self.plan.root
-        return [self.capture.golden[f"{root}<{index}"] for index in range(len(self.slice.inputs))]
+        return [self.capture.golden[key] for key in input_keys(self.plan.root, len(self.slice.inputs))]
 
     @property
     def other_weights(self) -> Mapping[str, torch.Tensor]:

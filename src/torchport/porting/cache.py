@@ -60,8 +60,8 @@ def clear_cache(*, everything: bool, days: float, say: Say) -> int:
 
 def _keepers() -> Iterator[tuple[str, KeepsCache]]:
     for name in target_names():
-        target: Any = find_target(name)
-        if hasattr(target, "cached") and hasattr(target, "clear_cache"):
+        target = find_target(name)
+        if isinstance(target, KeepsCache):
             yield name, target
 
 

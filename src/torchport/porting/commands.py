@@ -19,6 +19,7 @@ from torchport.porting.rewritten import minify_rewritten, snippet_port
 from torchport.runs.folder import open_folder
 from torchport.runs.report import Report
 from torchport.runs.run import Run
+from torchport.targets.base import WritesCode
 from torchport.targets.registry import DEFAULT, find_target, options_for
 
 __all__ = ["check_port", "codegen", "minify_run", "port_spec", "record_script", "record_spec"]
@@ -127,12 +128,11 @@ def codegen(
 ) -> dict[str, Any]:
     """Writes the code of a manifest to `out`, or only says what would convert and what not."""
     target = find_target(DEFAULT)
-    write_code = getattr(target, "write_code", None)
-    if write_code is None:
+    if not isinstance(target, WritesCode):
         raise UsageError("TP0801", f"the target {target.name} writes no code")
     graph, _ = read_manifest(manifest)
     file = None if analyze_only else out
-    code = write_code(graph, file, options_for(target, dict(options)), model)
+    code = target.write_code(graph, file, options_for(target, dict(options)), model)
     operations = {node.op for module in graph.modules.values() for node in module.nodes} - {"call"}
     todos = explained_todos(code.todos, graph)
     unsupported = {todo.op for todo in todos}

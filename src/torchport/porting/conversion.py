@@ -48,8 +48,7 @@ def converted(
         name=capture.name, target=target.name, options=options.model_dump(), project=target.project
     )
     files = RunFolder(folder, about)
-    # A report that lies there is of another capture; it must not outlive that one.
-    files.report.unlink(missing_ok=True)
+    files.forget()
     with steps.step("convert", "writing the code"):
         capture.save(files.captures)
         given = capture.weights if weights is None else weights

@@ -13,7 +13,7 @@ from torchport.arithmetic.ported import emulated_values, wide_outputs
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
-from torchport.capture.weights import FileWeights
+from torchport.capture.weights import stored_weights
 from torchport.errors import RunError
 from torchport.events import CandidateStopped, Steps
 from torchport.explain.bench import Bench
@@ -63,18 +63,15 @@ def _emulated(
 ) -> Mapping[str, Tensor]:
     """What the model computes in a class of arithmetic, by its recording."""
     with Trace(files.captured("trace")) as golden:
-        return emulated_values(graph, _weights(files, graph), make_plan(graph), golden.get, arithmetic, calls)
+        weights = stored_weights(files.captured("weights"), graph)
+        return emulated_values(graph, weights, make_plan(graph), golden.get, arithmetic, calls)
 
 
 def _ends(files: RunFolder, graph: Graph) -> Mapping[str, Tensor]:
     """The outputs of the whole model in float64."""
     with Trace(files.captured("trace")) as golden:
-        return wide_outputs(graph, _weights(files, graph), make_plan(graph), golden.get)
-
-
-def _weights(files: RunFolder, graph: Graph) -> Mapping[str, Tensor]:
-    tied = {name: weight.tied_to for name, weight in graph.weights.items() if weight.tied_to is not None}
-    return FileWeights(files.captured("weights"), tied) if graph.weights else {}
+        weights = stored_weights(files.captured("weights"), graph)
+        return wide_outputs(graph, weights, make_plan(graph), golden.get)
 
 
 def explain(
@@ -82,8 +79,7 @@ def explain(
 ) -> Report:
     """The report with the cause, if it can be found; the verdict stands without."""
     subject = PortedModel(RunValues.of(files, graph, stored), bench)
-    explained = explained_if_possible(report, files, subject, steps)
-    return report if explained is report else written(explained, files)
+    return written(explained_if_possible(report, files, subject, steps), files)
 
 
 def unsupported(

@@ -16,12 +16,12 @@ from torchport.capture.graph import Dim, Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
 from torchport.capture.recorder import Capture, record, record_graph
+from torchport.capture.weights import FileWeights
 from torchport.errors import CaptureError, RunError, TraceError, UsageError, WeightsError
 from torchport.runs.folder import RunFolder
 from torchport.targets.base import Target
 from torchport.trace.plan import Plan
 from torchport.trace.reading import Trace
-from torchport.trace.writing import read_tensors
 
 _STORED_FLOATS = ("F", "BF")
 
@@ -55,7 +55,7 @@ def record_again(
         again = _watched_again(model, files.name, target, graph, args, kwargs)
     else:
         lifted = any(weight.kind == "constant" for weight in graph.weights.values())
-        constants = read_tensors(files.captured("weights")) if lifted else {}
+        constants = FileWeights(files.captured("weights")) if lifted else {}
         again = record_graph(model, graph, constants, args, kwargs)
     others = files.on_other_inputs()
     again.save(others.captures, others.recording)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from torchport.capture.file_names import Kind, capture_names, captured_file
 from torchport.errors import ManifestError, ReportError
 from torchport.files import write_atomically
 from torchport.targets.base import Mode
@@ -25,8 +26,6 @@ _CAPTURE = "capture"
 _RUN = "run"
 _SNIPPETS = "snippets"
 _AGAIN = "_again"
-_MANIFEST = "_manifest.json"
-Kind = Literal["manifest", "trace", "truth", "weights"]
 
 
 class RunFile(BaseModel):
@@ -75,8 +74,7 @@ class RunFolder:
 
     def captured(self, kind: Kind) -> Path:
         """A file of the recording."""
-        ending = "json" if kind == "manifest" else "safetensors"
-        return self.captures / f"{self.recording}_{kind}.{ending}"
+        return captured_file(self.captures, self.recording, kind)
 
     def record(self, mode: Mode) -> Path:
         """The trace of what the candidate computed."""
@@ -104,6 +102,11 @@ class RunFolder:
     def on_other_inputs(self) -> RunFolder:
         """The same folder, with the values of a recording on other inputs than those of the capture."""
         return RunFolder(self.path, self.about, f"{self.name}{_AGAIN}")
+
+    def forget(self) -> None:
+        """Removes what the folder says of an earlier capture, which must not be taken for this one's."""
+        for name in (RUN_FILE, REPORT_FILE):
+            (self.path / name).unlink(missing_ok=True)
 
     def write(self) -> None:
         write_atomically(self.path / RUN_FILE, self.about.model_dump_json(indent=1) + "\n")
@@ -172,7 +175,7 @@ def _worked_out(path: Path) -> RunFile:
 
 def _only_capture(path: Path) -> str:
     """The name of the one capture in the folder, beside which there may be a recording on other inputs."""
-    names = {file.name.removesuffix(_MANIFEST) for file in (path / _CAPTURE).glob(f"*{_MANIFEST}")}
+    names = capture_names(path / _CAPTURE)
     ports = sorted(name for name in names if name.removesuffix(_AGAIN) not in names - {name})
     if len(ports) != 1:
         found = f"holds {len(ports)} ports ({', '.join(ports)})" if ports else "holds no port"

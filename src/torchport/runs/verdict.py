@@ -57,7 +57,7 @@ def compare_run(
     """
     truth = files.captured("truth")
 
-    def compared(again: Again) -> Parity:
+    def compared(again: Again, judged: Callable[[Layer], None] | None = None) -> Parity:
         return compare_traces(
             files.captured("trace"),
             files.record("lockstep"),
@@ -69,24 +69,16 @@ def compare_run(
             operations=operations,
             again=again,
             pictures=pictures,
-            judged=lambda layer: steps.watch(LayerJudged(layer)),
+            judged=judged,
         )
 
     with steps.step("compare", "comparing every layer"):
-        parity = compared(Again())
+        parity = compared(Again(), lambda layer: steps.watch(LayerJudged(layer)))
         if parity.first_divergence is None or reference is None or not truth.is_file():
             return parity
         suspicious = _failed(parity)
         parity = _compared_again(compared, parity, reference)
-        names = dict.fromkeys(suspicious - _failed(parity), reference.arithmetic.name)
-        asked = suspicious - set(names) if reference.arithmetic == FLOAT32 else suspicious
-        try:
-            names |= _arithmetics(parity, files, reference, asked)
-        except MemoryError:
-            raise
-        except Exception as error:  # The verdict stands, whatever goes wrong in looking for a name.
-            steps.say(f"the arithmetic could not be named: {type(error).__name__}: {error}")
-        return _named(parity, names)
+        return _with_arithmetics(parity, suspicious, files, reference, steps)
 
 
 def _compared_again(compared: Callable[[Again], Parity], parity: Parity, reference: Reference) -> Parity:
@@ -102,6 +94,21 @@ def _compared_again(compared: Callable[[Again], Parity], parity: Parity, referen
 
 def _failed(parity: Parity) -> set[str]:
     return {layer.name for layer in parity.layers if not layer.passed}
+
+
+def _with_arithmetics(
+    parity: Parity, suspicious: set[str], files: RunFolder, reference: Reference, steps: Steps
+) -> Parity:
+    """The comparison with the class of arithmetic of each layer that was out of bounds at first, if one is found."""
+    names = dict.fromkeys(suspicious - _failed(parity), reference.arithmetic.name)
+    asked = suspicious - set(names) if reference.arithmetic == FLOAT32 else suspicious
+    try:
+        names |= _arithmetics(parity, files, reference, asked)
+    except MemoryError:
+        raise
+    except Exception as error:  # The verdict stands, whatever goes wrong in looking for a name.
+        steps.say(f"the arithmetic could not be named: {type(error).__name__}: {error}")
+    return _named(parity, names)
 
 
 def _arithmetics(parity: Parity, files: RunFolder, reference: Reference, asked: set[str]) -> dict[str, str]:

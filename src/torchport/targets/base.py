@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -59,7 +59,7 @@ class Options(BaseModel):
         return self
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """One thing that was looked for on this machine, and how to get it if it is missing."""
 
     name: str
@@ -68,7 +68,7 @@ class Finding(NamedTuple):
     fix: str | None = None
 
 
-Requirement = Callable[[], Finding]
+Requirement = Callable[[], Diagnosis]
 """Looks for something that a target needs; `torchport doctor` shows what it finds."""
 
 
@@ -116,7 +116,7 @@ class Artifact(Protocol):
 
     @property
     def todos(self) -> tuple[Todo, ...]:
-        """What the target could not express; an artifact that was opened from its folder knows of none."""
+        """What the target cannot express. What a user has written by hand since is no longer among it."""
         ...
 
     @property
@@ -200,6 +200,7 @@ class Cached:
     """Whether nothing will ask for it again, as far as can be known."""
 
 
+@runtime_checkable
 class KeepsCache(Protocol):
     """A target that keeps things in the cache of this machine, which `torchport cache` shows and clears."""
 
@@ -212,6 +213,7 @@ class KeepsCache(Protocol):
         ...
 
 
+@runtime_checkable
 class WritesCode(Protocol):
     """A target that can write the code of a graph to one file, as `torchport codegen` asks for."""
 

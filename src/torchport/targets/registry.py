@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from torchport.errors import ConvertError, UsageError
-from torchport.targets.base import Finding, Options, Requirement, Target
+from torchport.targets.base import Diagnosis, Options, Requirement, Target
 
 GROUP = "torchport.targets"
 DEFAULT = "candle"
@@ -26,6 +26,8 @@ _OWN = {
 }
 _OWN_REQUIREMENTS = ("torchport.targets.candle.requirements:REQUIREMENTS",)
 """For `doctor`, which must work where torch is missing: these modules do not import it."""
+_PARTS = [part for part in dir(Target) if not part.startswith("_")]
+"""What every target has, by name."""
 
 
 def find_target(name: str) -> Target:
@@ -37,11 +39,15 @@ def find_target(name: str) -> Target:
         )
     module, _, attribute = place.partition(":")
     try:
-        target: Target = getattr(import_module(module), attribute)
+        target: Any = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         message = f"the target {name!r} cannot be loaded from {place}: {error}"
         raise ConvertError("TP0402", message, where=place) from error
-    return target
+    if missing := [part for part in _PARTS if not hasattr(target, part)]:
+        message = f"the target {name!r} at {place} is none: it has no {', no '.join(missing)}"
+        raise ConvertError("TP0402", message, where=place)
+    found: Target = target
+    return found
 
 
 def requirements() -> Iterator[Requirement]:
@@ -53,7 +59,7 @@ def requirements() -> Iterator[Requirement]:
         try:
             yield from find_target(name).requirements
         except ConvertError as error:
-            yield partial(Finding, name, "missing", error.message, error.fix)
+            yield partial(Diagnosis, name, "missing", error.message, error.fix)
 
 
 def target_names() -> list[str]:

@@ -63,6 +63,12 @@ def operation_key(call: str, node: str) -> str:
     return f"{call}/{node}"
 
 
+def operation_of(key: str) -> str | None:
+    """The operation whose value has this key; None if it is the value of a call."""
+    _, slash, node = key.rpartition("/")
+    return node if slash else None
+
+
 def is_input_key(key: str) -> bool:
     return "<" in key.rpartition("/")[2]
 

@@ -42,7 +42,7 @@ _ALIGNMENT = 8
 
 
 @dataclass(frozen=True)
-class TensorForm:
+class StoredForm:
     """The dtype of a tensor by torch's name, the size of an element in bytes, and the shape."""
 
     dtype: str
@@ -59,12 +59,12 @@ def can_hold(dtype: str) -> bool:
     return dtype in _CODES
 
 
-def in_order(entries: Mapping[str, TensorForm]) -> list[str]:
+def in_order(entries: Mapping[str, StoredForm]) -> list[str]:
     """The names in the order of a file: wide dtypes first, so that every tensor is aligned, and then by name."""
     return sorted(entries, key=lambda name: (_ORDER[entries[name].dtype], name))
 
 
-def header(entries: Mapping[str, TensorForm], names: Sequence[str], metadata: Mapping[str, str]) -> bytes:
+def header(entries: Mapping[str, StoredForm], names: Sequence[str], metadata: Mapping[str, str]) -> bytes:
     """What a file begins with: the length of the header and the header, padded so that the values are aligned."""
     described: dict[str, Any] = {_METADATA: dict(metadata)}
     start = 0

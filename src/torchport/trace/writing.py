@@ -36,14 +36,14 @@ def write_tensors(
             _write_values(file, tensors[name], entries[name])
 
 
-def _entry(name: str, tensor: torch.Tensor) -> layout.TensorForm:
+def _entry(name: str, tensor: torch.Tensor) -> layout.StoredForm:
     dtype = str(tensor.dtype).removeprefix("torch.")
     if not layout.can_hold(dtype):
         raise CaptureError("TP0205", f"{name} is of dtype {dtype}, which a safetensors file cannot hold")
-    return layout.TensorForm(dtype, tensor.itemsize, tuple(tensor.shape))
+    return layout.StoredForm(dtype, tensor.itemsize, tuple(tensor.shape))
 
 
-def _write_values(file: BinaryIO, tensor: torch.Tensor, entry: layout.TensorForm) -> None:
+def _write_values(file: BinaryIO, tensor: torch.Tensor, entry: layout.StoredForm) -> None:
     """Writes the values in a row. A tensor is copied only if it is on another device, or not in a row itself."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     values = plain.reshape(-1).view(torch.uint8).numpy()

@@ -12,9 +12,9 @@ from textual.pilot import Pilot
 from textual.widgets import RichLog
 
 from torchport.errors import CaptureError
-from torchport.events import STEPS, Event, LayerJudged, Message, StepBegan, Watcher
+from torchport.events import STEPS, Event, LayerJudged, Message, StepBegan, StepEnded, Watcher
 from torchport.porting.commands import port_spec
-from torchport.report.tui import dialogs
+from torchport.report.tui import banner, dialogs
 from torchport.report.tui.app import Dashboard
 from torchport.report.tui.job import Job
 from torchport.report.tui.table import LayerTable
@@ -126,6 +126,21 @@ def test_what_is_built_to_explain_is_still_the_explaining() -> None:
     job.wait(10)
     assert job.result().status == "fail"
     assert tuple(job.seconds()) == STEPS
+
+
+def test_a_step_that_has_ended_has_the_seconds_and_the_sign_of_its_event() -> None:
+    def work(watch: Watcher) -> Report:
+        for step in (StepEnded("build", 61.5), StepEnded("explain", 2.0, failed=True)):
+            watch(StepBegan(step.step, "begun"))
+            watch(step)
+        watch(StepBegan("compare", "comparing"))
+        raise RuntimeError("stopped here")
+
+    job = Job(work, "net")
+    job.start()
+    job.wait(10)
+    shown = banner.taking(job, 0).plain
+    assert "✓ build 61.5" in shown and "✗ explain 2.0" in shown and "✗ compare 0.0" in shown
 
 
 def test_only_failing_and_a_filter_hold_for_layers_that_come_later() -> None:

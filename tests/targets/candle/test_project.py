@@ -13,7 +13,7 @@ import torch
 from torchport.capture.recorder import record
 from torchport.files import cache_directory
 from torchport.targets.candle.build import build, find_cargo
-from torchport.targets.candle.project import CARGO_TOML, RUNTIME, write_project
+from torchport.targets.candle.project import RUNTIME, write_project
 from torchport.targets.candle.writer import generate
 
 pytestmark = pytest.mark.builds
@@ -23,6 +23,14 @@ COMPILER = """\
 # Notes how the runtime crate is compiled, and stops there, so that nothing is.
 case " $* " in
 *" --crate-name torchport_runtime "*) printf '%s\\n' "$@" > "$NOTED"; exit 1 ;;
+esac
+exec "$@"
+"""
+RELEASE_COMPILER = """\
+#!/bin/sh
+# Notes how the first crate is compiled that is optimised, and stops there.
+case " $* " in
+*" opt-level=3 "*) printf '%s\\n' "$@" > "$NOTED"; exit 1 ;;
 esac
 exec "$@"
 """
@@ -37,19 +45,28 @@ def project(tmp_path: Path) -> Path:
 
 def compiler_flags(folder: Path, scratch: Path) -> list[str]:
     """The arguments that cargo gives to rustc for the runtime crate when it builds the project in `folder`."""
+    build_at = {"CARGO_TARGET_DIR": str(cache_directory() / "target")}
+    return noted_flags(folder, scratch, COMPILER, "RUSTC_WORKSPACE_WRAPPER", ["--package", RUNTIME], build_at)
+
+
+def release_flags(folder: Path, scratch: Path) -> list[str]:
+    """The arguments that cargo gives to rustc for the first crate of a release."""
+    build_at = {"CARGO_TARGET_DIR": str(scratch / "target")}
+    return noted_flags(folder, scratch, RELEASE_COMPILER, "RUSTC_WRAPPER", ["--release"], build_at)
+
+
+def noted_flags(
+    folder: Path, scratch: Path, script: str, wrapper: str, options: list[str], variables: dict[str, str]
+) -> list[str]:
+    """The arguments that a script, which cargo takes for rustc, has noted."""
     compiler = scratch / "compiler.sh"
-    compiler.write_text(COMPILER)
+    compiler.write_text(script)
     compiler.chmod(0o755)
     noted = scratch / "flags.txt"
-    environment = {
-        **os.environ,
-        "CARGO_TARGET_DIR": str(cache_directory() / "target"),
-        "RUSTC_WORKSPACE_WRAPPER": str(compiler),
-        "NOTED": str(noted),
-    }
-    command = [find_cargo(), "build", "--offline", "--package", RUNTIME]
+    environment = {**os.environ, **variables, wrapper: str(compiler), "NOTED": str(noted)}
+    command = [find_cargo(), "build", "--offline", *options]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert noted.is_file(), f"the runtime crate was never compiled as a member:\n{done.stderr}"
+    assert noted.is_file(), f"the crate was never compiled:\n{done.stderr}"
     return noted.read_text().splitlines()
 
 
@@ -77,6 +94,9 @@ def test_without_its_own_profile_the_runtime_crate_would_not_be_optimised(
     assert not is_optimised(compiler_flags(project, tmp_path))
 
 
-def test_the_crates_of_a_release_are_optimised_across_their_borders() -> None:
-    text = CARGO_TOML.format(package="p", crate="c", binary="b", source="src", runtime=RUNTIME)
-    assert tomllib.loads(text)["profile"]["release"]["lto"] == "thin"
+def test_the_crates_of_a_release_are_optimised_across_their_borders(project: Path, tmp_path: Path) -> None:
+    manifest = project / "Cargo.toml"
+    assert tomllib.loads(manifest.read_text())["profile"]["release"]["lto"] == "thin"
+    assert "linker-plugin-lto" in release_flags(project, tmp_path)
+    manifest.write_text(manifest.read_text().replace('lto = "thin"', ""))
+    assert "linker-plugin-lto" not in release_flags(project, tmp_path)

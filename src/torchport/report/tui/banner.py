@@ -46,11 +46,12 @@ def taking(job: Job, tick: int) -> Text:
     for name in (*STEPS, *(step for step in seconds if step not in STEPS)):
         if name not in seconds:
             parts.append(Text(f"{facts.NOTHING} {name}", style="dim"))
-        elif name == job.step:
-            sign = SPINNER[tick % len(SPINNER)] if not ended else facts.FAIL
-            parts.append(_step(sign, name, seconds[name]))
+            continue
+        if job.has_failed(name) or (ended and name == job.step):
+            sign = facts.FAIL
         else:
-            parts.append(_step(facts.PASS, name, seconds[name]))
+            sign = SPINNER[tick % len(SPINNER)] if name == job.step else facts.PASS
+        parts.append(_step(sign, name, seconds[name]))
     return Text(" ").join(parts)
 
 

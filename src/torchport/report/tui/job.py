@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 
-from torchport.events import Event, LayerJudged, StepBegan, Watcher, text_of
+from torchport.events import Event, LayerJudged, StepBegan, StepEnded, Watcher, text_of
 from torchport.parity.result import Layer
 from torchport.report.tui import processes
 from torchport.runs.report import Report
@@ -33,6 +33,7 @@ class Job:
         self.stopped = False
         self._work = work
         self._begun: list[tuple[str, float]] = []
+        self._ends: dict[str, StepEnded] = {}
         self._ended: float | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._before = processes.descendants()
@@ -49,13 +50,19 @@ class Job:
 
     @property
     def step(self) -> str | None:
-        return self._begun[-1][0] if self._begun else None
+        """The step that is being done."""
+        step = self._begun[-1][0] if self._begun else None
+        return None if step in self._ends else step
+
+    def has_failed(self, step: str) -> bool:
+        return step in self._ends and self._ends[step].failed
 
     def seconds(self) -> dict[str, float]:
         """The seconds that each step that was begun has taken so far."""
         begun, now = list(self._begun), self._ended or time.monotonic()
         ends = [*(start for _, start in begun[1:]), now]
-        return {name: end - start for (name, start), end in zip(begun, ends, strict=False)}
+        so_far = {name: end - start for (name, start), end in zip(begun, ends, strict=False)}
+        return so_far | {name: ended.seconds for name, ended in list(self._ends.items())}
 
     def stop(self) -> None:
         """Ends the programs that the work has started, and the work at its next line of Python."""
@@ -89,7 +96,10 @@ class Job:
 
     def _watch(self, event: Event) -> None:
         if isinstance(event, StepBegan):
+            self._ends.pop(event.step, None)
             self._begun.append((event.step, time.monotonic()))
+        elif isinstance(event, StepEnded):
+            self._ends[event.step] = event
         elif isinstance(event, LayerJudged):
             self.layers.append(event.layer)
         if (text := text_of(event)) is not None:

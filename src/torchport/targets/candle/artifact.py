@@ -40,6 +40,7 @@ class Facts(BaseModel):
     config: dict[str, int | float]
     structs: dict[str, str]
     """Key of a module of the graph → its struct."""
+    todos: tuple[Todo, ...] = ()
 
     @classmethod
     def of(cls, generated: Generated) -> Facts:
@@ -50,6 +51,7 @@ class Facts(BaseModel):
             is_plain=generated.is_plain,
             config=generated.config,
             structs=generated.structs,
+            todos=tuple(generated.todos),
         )
 
 
@@ -57,13 +59,18 @@ class Facts(BaseModel):
 class CandleArtifact:
     folder: Path
     name: str
-    todos: tuple[Todo, ...] = ()
     program: Path | None = field(default=None, repr=False)
     """Where the program is, once it is built."""
 
     @property
     def source(self) -> Path:
         return self.folder / SOURCE
+
+    @property
+    def todos(self) -> tuple[Todo, ...]:
+        """Once the source is edited, nobody knows which of them are done; the program stops at one that is not."""
+        facts = self.facts
+        return () if facts is None or self.edits() else facts.todos
 
     @property
     def twin(self) -> Path:

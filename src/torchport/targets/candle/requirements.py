@@ -7,27 +7,27 @@ import subprocess
 from functools import partial
 
 from torchport.files import cache_directory
-from torchport.targets.base import Finding
+from torchport.targets.base import Diagnosis
 
 _RUSTUP = "Install Rust from https://rustup.rs and open a new terminal."
 
 
-def _tool(command: str, fix: str) -> Finding:
+def _tool(command: str, fix: str) -> Diagnosis:
     path = shutil.which(command)
     if path is None:
-        return Finding(command, "missing", "not found", fix)
+        return Diagnosis(command, "missing", "not found", fix)
     text = _ask(path, "--version")
     if text is None:
-        return Finding(command, "missing", f"{path} does not run", fix)
-    return Finding(command, "ok", text)
+        return Diagnosis(command, "missing", f"{path} does not run", fix)
+    return Diagnosis(command, "ok", text)
 
 
-def _clippy() -> Finding:
+def _clippy() -> Diagnosis:
     path = shutil.which("cargo-clippy")
     text = None if path is None else _ask(path, "--version")
     if text is None:
-        return Finding("clippy", "optional", "not found", "Run `rustup component add clippy`.")
-    return Finding("clippy", "ok", text)
+        return Diagnosis("clippy", "optional", "not found", "Run `rustup component add clippy`.")
+    return Diagnosis("clippy", "ok", text)
 
 
 def _ask(*command: str) -> str | None:
@@ -39,12 +39,12 @@ def _ask(*command: str) -> str | None:
     return answer.stdout.strip().splitlines()[0] if answer.stdout.strip() else ""
 
 
-def _candle() -> Finding:
+def _candle() -> Diagnosis:
     built = next(cache_directory().glob("target/*/deps/libcandle_core-*.rlib"), None)
     if built is None:
         fix = "The first port builds it, which takes a few minutes once."
-        return Finding("candle", "optional", "not built yet", fix)
-    return Finding("candle", "ok", f"built in {built.parent.parent}")
+        return Diagnosis("candle", "optional", "not built yet", fix)
+    return Diagnosis("candle", "ok", f"built in {built.parent.parent}")
 
 
 REQUIREMENTS = (

@@ -45,7 +45,7 @@ class CandleTarget:
         generated = _write(graph, weights, folder, options)
         if options.checks == "none":
             _write(graph, weights, twin_of(folder), options.model_copy(update={"checks": "layers"}))
-        artifact = CandleArtifact(folder, graph.name, tuple(generated.todos))
+        artifact = CandleArtifact(folder, graph.name)
         artifact.keep(generated)
         return artifact
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import safetensors
 import torch
 
 from torchport.capture.graph import Graph, Node
@@ -18,13 +17,14 @@ from torchport.capture.hooks import UNKNOWN
 from torchport.capture.interpret import Interpreter
 from torchport.capture.manifest import read_manifest, write_manifest
 from torchport.capture.plan import make_plan
-from torchport.errors import RunError, WeightsError
+from torchport.capture.weights import stored_weights
+from torchport.errors import WeightsError
 from torchport.events import Say
 from torchport.targets.base import Artifact, Mode, Options, Repro, SourceMap, Stopped, Target, Todo
 from torchport.targets.following import Follower
 from torchport.targets.hunks import hunks
 from torchport.targets.torch.edits import carried, changes
-from torchport.trace.plan import input_keys
+from torchport.trace.plan import input_keys, operation_of
 from torchport.trace.reading import Trace
 from torchport.trace.writing import write_tensors
 
@@ -54,7 +54,7 @@ class TorchTarget:
             write_manifest(folder / name, graph, extra={})
         if weights is not None:
             write_tensors(folder / WEIGHTS, _wanted(graph, weights, folder), {"format": "pt"})
-        return TorchArtifact(folder, _unknown(graph))
+        return TorchArtifact(folder)
 
     def open(self, folder: Path, name: str) -> TorchArtifact:
         return TorchArtifact(folder)
@@ -91,7 +91,10 @@ class TorchArtifact:
     """A graph in a file, which a user may edit, and its weights."""
 
     folder: Path
-    todos: tuple[Todo, ...] = ()
+
+    @property
+    def todos(self) -> tuple[Todo, ...]:
+        return _unknown(self._graph(GRAPH))
 
     @property
     def stored(self) -> Path | None:
@@ -126,11 +129,11 @@ class TorchArtifact:
     def run(self, golden: Path, mode: Mode, record: Path) -> Stopped | None:
         graph = self._graph(GRAPH)
         plan = make_plan(graph)
-        weights = _read(self.folder / WEIGHTS, graph)
+        weights = stored_weights(self.folder / WEIGHTS, graph)
         with Trace(golden) as trace:
             inputs = [trace.get(key).clone() for key in input_keys(plan.root, len(graph.root.inputs))]
         with Follower(golden, mode, record) as follower:
-            nodes = any("/" in key for key in follower.golden)
+            nodes = any(operation_of(key) is not None for key in follower.golden)
             try:
                 Interpreter(graph, weights, plan, follower.watch, nodes=nodes).run(inputs)
             except Exception as error:  # An operation raises whatever torch raises for it.
@@ -154,18 +157,7 @@ def candidate(inputs, here):
 def compute(folder: Path, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The outputs of the graph in a folder."""
     graph, _ = read_manifest(folder / GRAPH)
-    machine = Interpreter(graph, _read(folder / WEIGHTS, graph), make_plan(graph), lambda _, value: value)
+    machine = Interpreter(
+        graph, stored_weights(folder / WEIGHTS, graph), make_plan(graph), lambda _, value: value
+    )
     return machine.run(inputs)
-
-
-def _read(path: Path, graph: Graph) -> dict[str, torch.Tensor]:
-    """The weights by every name that the graph has for them; tied ones are stored once."""
-    if not graph.weights:
-        return {}
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(weight.tied_to or name) for name, weight in graph.weights.items()}
-    except (safetensors.SafetensorError, OSError) as error:
-        raise RunError(
-            "TP0601", f"the weights of the graph cannot be read: {error}", where=str(path)
-        ) from error
