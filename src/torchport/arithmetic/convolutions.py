@@ -73,23 +73,30 @@ def _two(sizes: Sequence[int], first: int) -> tuple[int, ...]:
     return tuple(sizes) if len(sizes) == 2 else (first, *sizes)
 
 
-def convolve(given: Tensor, weight: Tensor, how: Convolution, arithmetic: Arithmetic) -> Tensor:
-    """The convolution without its bias."""
-    if not how.is_flat:
-        summed = _by_channels(given, weight, how, arithmetic)
+def convolve(
+    given: Tensor, weight: Tensor, how: Convolution, arithmetic: Arithmetic, bias: Tensor | None = None
+) -> Tensor:
+    """The convolution; `bias` has one axis for each of the output's but the batch."""
+    if how.is_flat:
+        summed = _by_columns(given, weight, how, arithmetic, bias)
     else:
-        summed = _by_columns(given, weight, how, arithmetic)
+        summed = _by_channels(given, weight, how, arithmetic)
+        summed = summed if bias is None else summed + bias
     if not arithmetic.transforms or how.transposed:
         return summed
-    return transforms.convolve(given, weight, how) + (summed - how.eager(given, weight))
+    eager = how.eager(given, weight)
+    return transforms.convolve(given, weight, how) + (summed - eager)
 
 
-def _by_columns(given: Tensor, weight: Tensor, how: Convolution, arithmetic: Arithmetic) -> Tensor:
+def _by_columns(
+    given: Tensor, weight: Tensor, how: Convolution, arithmetic: Arithmetic, bias: Tensor | None
+) -> Tensor:
     """A convolution of one or two axes, as a product of matrices."""
     columns = how.columns(given, weight.shape[2:])
     rows = weight.reshape(how.groups, weight.shape[0] // how.groups, -1)
     places = how.places(given.shape[2:], weight.shape[2:])
-    return product(rows, columns, arithmetic).reshape(len(given), len(weight), *places)
+    start = None if bias is None else bias.reshape(how.groups, -1, 1)
+    return product(rows, columns, arithmetic, start).reshape(len(given), len(weight), *places)
 
 
 def weight_gradient(

@@ -147,8 +147,11 @@ def _mm(arithmetic: Arithmetic, first: Tensor, second: Tensor) -> Tensor:
 def _addmm(
     arithmetic: Arithmetic, bias: Tensor, first: Tensor, second: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
+    start = None if beta == 0 else beta * bias.float()
+    if alpha == 1:
+        return product(first.float(), second.float(), arithmetic, start).to(first.dtype)
     summed = alpha * product(first.float(), second.float(), arithmetic)
-    return (summed if beta == 0 else summed + beta * bias.float()).to(first.dtype)
+    return (summed if start is None else summed + start).to(first.dtype)
 
 
 def _mv(arithmetic: Arithmetic, matrix: Tensor, vector: Tensor) -> Tensor:
@@ -262,10 +265,8 @@ def _dims(values: Tensor, dim: Sequence[int] | int | None) -> list[int]:
 def _convolution(
     arithmetic: Arithmetic, given: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
-    result = convolve(given.float(), weight.float(), Convolution(*rest), arithmetic)
-    if bias is not None:
-        result = result + bias.float().reshape(-1, *[1] * (given.ndim - 2))
-    return result.to(given.dtype)
+    start = None if bias is None else bias.float().reshape(-1, *[1] * (given.ndim - 2))
+    return convolve(given.float(), weight.float(), Convolution(*rest), arithmetic, start).to(given.dtype)
 
 
 def _convolution_backward(

@@ -17,19 +17,23 @@ MOST_TERMS = 20_000
 """Terms of a sum that are rounded one by one; of a longer sum, several are added at a time."""
 
 
-def product(first: Tensor, second: Tensor, arithmetic: Arithmetic) -> Tensor:
-    """The matrix product of `[..., m, k]` and `[..., k, n]`, in float32."""
+def product(first: Tensor, second: Tensor, arithmetic: Arithmetic, start: Tensor | None = None) -> Tensor:
+    """The matrix product of `[..., m, k]` and `[..., k, n]`, in float32, added to `start`, if that is given.
+
+    A running sum begins with `start`: if that is large, the sum is rounded at its scale all the way.
+    """
     if arithmetic.operands is not None:
         first, second = arithmetic.operands(first), arithmetic.operands(second)
     if arithmetic.running_sum is None:
-        return first @ second
+        return first @ second if start is None else start + first @ second
     terms = first.shape[-1]
     total = first[..., :0] @ second[..., :0, :]
+    total = total if start is None else total + start
     block = max(1, ceil(total.numel() * terms / MOST_STEPS))
     columns = first.transpose(-1, -2).contiguous()
-    for start in range(0, terms, block):
-        some = columns[..., start : start + block, :].transpose(-1, -2)
-        total = arithmetic.running_sum(total + some @ second[..., start : start + block, :])
+    for term in range(0, terms, block):
+        some = columns[..., term : term + block, :].transpose(-1, -2)
+        total = arithmetic.running_sum(total + some @ second[..., term : term + block, :])
     return total
 
 
