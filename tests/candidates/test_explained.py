@@ -46,6 +46,19 @@ class WithoutResidual(Block):
         return F.gelu(self.dense(self.norm(x)))
 
 
+class Ramp(Block):
+    """Casts a tensor, beside which torch puts an assert when it traces."""
+
+    over = 6
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.dense(self.norm(x)) * (torch.arange(SIZE).float() / self.over).sin()
+
+
+class SteeperRamp(Ramp):
+    over = 5
+
+
 class Net(nn.Module):
     def __init__(self, block: type[Block] = Block) -> None:
         super().__init__()
@@ -111,6 +124,12 @@ def test_a_residual_that_is_left_out_is_found() -> None:
     found = compare_models(Net(), Net(WithoutResidual), X).first_divergence
     assert found is not None and found.layer == "blocks.0" and found.operation is not None
     assert found.operation.op == "aten.add.Tensor" and found.suggestions[0].kind == "dropped_operand"
+
+
+def test_a_layer_with_a_cast_is_explained() -> None:
+    found = compare_models(Net(Ramp), Net(SteeperRamp), X).first_divergence
+    assert found is not None and found.operation is not None and found.operation.op == "aten.div.Tensor"
+    assert found.suggestions[0].text == "the result is 1.2 times what it should be"
 
 
 def test_an_honest_rewrite_passes_and_nothing_is_left_behind(tmp_path: Path) -> None:
