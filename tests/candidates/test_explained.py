@@ -100,6 +100,16 @@ def test_a_comparison_is_reduced_to_one_operation(tmp_path: Path, capsys: pytest
     assert (found["layer"], found["operations"]) == ("blocks.0", ["aten.gelu.default"])
 
 
+def test_what_cannot_be_done_with_a_comparison_says_what_can(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare_models(Net(), Net(), X, out=tmp_path).passed
+    assert main(["check", str(tmp_path)]) == 2
+    assert "Compare the models again from Python" in capsys.readouterr().err
+    assert main(["minify", str(tmp_path)]) == 2
+    assert "Nothing fails in this run" in capsys.readouterr().err
+
+
 def test_gradients_are_explained_by_the_operation_of_the_forward_pass() -> None:
     found = compare_gradients(Net(), Net(TanhBlock), X).first_divergence
     assert found is not None and found.layer == "blocks.1"
