@@ -207,7 +207,7 @@ CODES: dict[str, Explanation] = {
     "TP0402": Explanation(
         "the target is unknown",
         "A target is somewhere a model can be ported to, such as candle.",
-        "Choose one of the targets that `torchport port --help` names.",
+        "Choose one of the targets that `torchport doctor` lists.",
     ),
     "TP0403": Explanation(
         "the generated code is invalid",

@@ -46,6 +46,19 @@ class WithoutResidual(Block):
         return F.gelu(self.dense(self.norm(x)))
 
 
+class Ramp(Block):
+    """Casts a tensor, beside which torch puts an assert when it traces."""
+
+    over = 6
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.dense(self.norm(x)) * (torch.arange(SIZE).float() / self.over).sin()
+
+
+class SteeperRamp(Ramp):
+    over = 5
+
+
 class Net(nn.Module):
     def __init__(self, block: type[Block] = Block) -> None:
         super().__init__()
@@ -87,6 +100,16 @@ def test_a_comparison_is_reduced_to_one_operation(tmp_path: Path, capsys: pytest
     assert (found["layer"], found["operations"]) == ("blocks.0", ["aten.gelu.default"])
 
 
+def test_what_cannot_be_done_with_a_comparison_says_what_can(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare_models(Net(), Net(), X, out=tmp_path).passed
+    assert main(["check", str(tmp_path)]) == 2
+    assert "Compare the models again from Python" in capsys.readouterr().err
+    assert main(["minify", str(tmp_path)]) == 2
+    assert "Nothing fails in this run" in capsys.readouterr().err
+
+
 def test_gradients_are_explained_by_the_operation_of_the_forward_pass() -> None:
     found = compare_gradients(Net(), Net(TanhBlock), X).first_divergence
     assert found is not None and found.layer == "blocks.1"
@@ -111,6 +134,12 @@ def test_a_residual_that_is_left_out_is_found() -> None:
     found = compare_models(Net(), Net(WithoutResidual), X).first_divergence
     assert found is not None and found.layer == "blocks.0" and found.operation is not None
     assert found.operation.op == "aten.add.Tensor" and found.suggestions[0].kind == "dropped_operand"
+
+
+def test_a_layer_with_a_cast_is_explained() -> None:
+    found = compare_models(Net(Ramp), Net(SteeperRamp), X).first_divergence
+    assert found is not None and found.operation is not None and found.operation.op == "aten.div.Tensor"
+    assert found.suggestions[0].text == "the result is 1.2 times what it should be"
 
 
 def test_an_honest_rewrite_passes_and_nothing_is_left_behind(tmp_path: Path) -> None:

@@ -351,11 +351,13 @@ HAND = """        check!(self.probe => xs);
 def test_code_with_todos_compiles_and_once_finished_by_hand_is_proven(tmp_path: Path) -> None:
     x = torch.randn(2, 4)
     port = torchport.port(models.Gated(), x, out=tmp_path, name="gated")
-    assert port.check().status == "unsupported"
+    listed = port.check().todos
+    assert listed and listed[0].source is not None
     opened = Port.open(tmp_path)
     opened.model = port.model
     report = opened.check(x)
     assert report.status == "unsupported", "it compiles, runs, and stops at the TODO"
+    assert report.todos == listed[:1], "it is the same TODO, with its layer and its line"
     source = tmp_path / "rust" / "src" / "model.rs"
     body = re.compile(r"(impl Module for Gate \{\s+fn forward\([^{]+\{\n).*?(\n    \}\n\})", re.DOTALL)
     text, count = body.subn(lambda match: match[1] + HAND + match[2], source.read_text())

@@ -54,7 +54,9 @@ def test_a_verdict_on_no_layers_is_refused(empty: Report, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["unsupported", "error", "pass", "fail"])
 def test_a_report_that_says_something_is_opened(kind: str, tmp_path: Path) -> None:
-    EVERY[kind].write(tmp_path / "report.json")
-    for place in (tmp_path, tmp_path / "report.json"):
+    file = tmp_path / "report.json"
+    report = EVERY[kind].model_copy(update={"report": str(file)})
+    report.write(file)
+    for place in (tmp_path, file):
         run = open_run(place)
-        assert run.report == EVERY[kind] and run.folder == tmp_path
+        assert run.report == report and run.folder == tmp_path

@@ -68,6 +68,14 @@ def test_check_finds_the_same_culprit_again(run: Path, capsys: pytest.CaptureFix
     assert found["operation"]["op"] == "aten.gelu.default" and found["suggestions"][0]["kind"] == "gelu_tanh"
 
 
+def test_report_names_the_files_of_a_run_where_they_are_now(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, report = json_of(capsys, "report", str(run))
+    named = [report["report"], *report["files"].values(), report["first_divergence"]["snippet"]]
+    assert all(Path(place).is_relative_to(run) and Path(place).exists() for place in named), named
+
+
 @pytest.mark.parametrize("format", ["text", "json", "markdown", "junit", "sarif", "github", "html"])
 def test_report_shows_it_in_every_format(
     run: Path, tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from torchport.errors import ConvertError, UsageError
+from torchport.porting.cache import cache_contents, clear_cache
 from torchport.targets.registry import find_target, options_for, target_names
 
 PACKAGE = """
@@ -20,6 +21,10 @@ class Elsewhere(TorchTarget):
 
 
 TARGET = Elsewhere()
+
+
+class Box:
+    target = TARGET
 """
 MODEL = """
 import torch
@@ -33,16 +38,17 @@ def net():
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Another package, installed: one of its targets is whole, one cannot be loaded, one lacks what targets have."""
+    """Another package, installed: some of its targets are whole, others cannot be loaded or lack what targets have."""
     (tmp_path / "elsewhere.py").write_text(PACKAGE)
-    (tmp_path / "unfinished.py").write_text("class TARGET:\n    name = 'unfinished'\n")
+    (tmp_path / "raises.py").write_text("TARGET = undefined_name\n")
     (tmp_path / "net.py").write_text(MODEL)
     info = tmp_path / "elsewhere-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[torchport.targets]\nelsewhere = elsewhere:TARGET\nbroken = no_such_module:TARGET\n"
-        "candle = elsewhere:TARGET\nunfinished = unfinished:TARGET\n"
+        "raises = raises:TARGET\nempty = elsewhere:Box\nboxed = elsewhere:Box.target\n"
+        "candle = elsewhere:TARGET\n"
     )
     return tmp_path
 
@@ -61,20 +67,46 @@ def test_a_target_of_another_package_ports_is_listed_and_opens_again(site: Path)
     assert made.returncode == 0 and "net to elsewhere: the 1 layer agrees" in made.stdout, made.stderr
     assert torchport(site, "check", "run").returncode == 0
     looked = torchport(site, "doctor")
-    assert "broken, candle, elsewhere, torch, unfinished" in looked.stdout and looked.returncode == 1
+    assert (
+        "boxed, broken, candle, elsewhere, empty, raises, torch" in looked.stdout and looked.returncode == 1
+    )
     assert "Plug it in." in looked.stdout and "no_such_module" in looked.stdout
+    assert "NameError" in looked.stdout and "it has no name" in looked.stdout
 
 
 @pytest.mark.slow
 def test_what_cannot_be_loaded_and_what_is_not_there_are_refused(site: Path) -> None:
     broken = torchport(site, "port", "net.py:net", "--to", "broken")
     assert broken.returncode == 2 and "TP0402" in broken.stderr and "no_such_module" in broken.stderr
-    partial = torchport(site, "port", "net.py:net", "--to", "unfinished")
-    assert (
-        partial.returncode == 2 and "TP0402" in partial.stderr and "it has no convert, no" in partial.stderr
-    )
     absent = torchport(site, "port", "net.py:net", "--to", "brick")
-    assert absent.returncode == 2 and "broken, candle, elsewhere, torch, unfinished" in absent.stderr
+    assert (
+        absent.returncode == 2 and "boxed, broken, candle, elsewhere, empty, raises, torch" in absent.stderr
+    )
+
+
+def test_an_entry_point_may_name_an_attribute_of_an_attribute(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    assert find_target("boxed").name == "elsewhere"
+
+
+@pytest.mark.parametrize(("name", "why"), [("raises", "NameError"), ("empty", "it has no name, project")])
+def test_what_raises_or_is_no_target_is_refused_with_the_reason(
+    site: Path, monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    with pytest.raises(ConvertError, match=f"TP0402.*{why}"):
+        find_target(name)
+
+
+def test_the_cache_is_shown_beside_a_target_that_cannot_be_loaded(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(site / "cache"))
+    assert cache_contents(30).bytes == 0
+    assert clear_cache(everything=True, days=30, say=print) == 0
 
 
 def test_nobody_takes_the_name_of_a_target_of_this_package() -> None:
@@ -89,3 +121,6 @@ def test_an_option_is_checked_by_the_target_that_has_it() -> None:
     with pytest.raises(UsageError, match="checks is 'all'") as caught:
         options_for(find_target("candle"), {"checks": "all"})
     assert caught.value.fix == "it is one of 'none', 'layers' or 'ops'"
+    with pytest.raises(UsageError, match="hints is 3") as caught:
+        options_for(find_target("candle"), {"hints": 3})
+    assert caught.value.fix == "it must be a valid dictionary"

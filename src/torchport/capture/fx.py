@@ -59,10 +59,19 @@ def _is_aten(graph: torch.fx.Graph) -> bool:
 def _is_readable(node: torch.fx.Node) -> bool:
     if node.op in ("get_attr", "output") or is_grad_mode(node.target):
         return True
+    if node.op == "call_function" and _gives_nothing(node.target):
+        return True
     if node.op not in ("placeholder", "call_function") or "val" not in node.meta:
         return False
     is_operation = isinstance(node.target, OpOverload) or node.target is operator.getitem
     return node.op == "placeholder" or is_operation or is_number(node.meta["val"])
+
+
+def _gives_nothing(target: object) -> bool:
+    """Whether an operation neither gives nor writes a value, as the asserts that torch puts beside a cast."""
+    if not isinstance(target, OpOverload):
+        return False
+    return not target._schema.returns and not operations.is_mutating(str(target))
 
 
 def _traced_again(

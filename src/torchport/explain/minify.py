@@ -34,11 +34,7 @@ def minify(report: Report, files: RunFolder, values: RunValues, bench: Bench) ->
     """Reduces the culprit of a report to the smallest case, which is written to the folder of the run."""
     culprit = report.first_divergence
     if culprit is None or culprit.kind != "own" or culprit.key is None:
-        raise ReportError(
-            "TP0343",
-            f"{report.model} has no layer that fails by itself, so there is nothing to reduce",
-            where=str(files.path),
-        )
+        raise nothing_to_reduce(report, files)
     suspect = find_suspect(values, culprit.layer, culprit.key)
     if suspect is None:
         raise ReportError(
@@ -49,6 +45,22 @@ def minify(report: Report, files: RunFolder, values: RunValues, bench: Bench) ->
     laboratory = _Laboratory(bench, files.minified, _is_broken(culprit))
     case, trial = laboratory.smallest(list(suspects(suspect, culprit, values, bench)), culprit)
     return hand_over(trial, case, culprit, laboratory.tries)
+
+
+def nothing_to_reduce(report: Report, files: RunFolder) -> ReportError:
+    """The error on a run without a layer that fails by itself, and what to do instead."""
+    fixes = {
+        "pass": "Nothing fails in this run; there is nothing to do.",
+        "fail": "Look at the report: `torchport report` on this folder says what drifts.",
+    }
+    return ReportError(
+        "TP0343",
+        f"{report.model} has no layer that fails by itself, so there is nothing to reduce",
+        where=str(files.path),
+        fix=fixes.get(
+            report.status, "Finish the operations that the report lists as to do, and check again."
+        ),
+    )
 
 
 def _is_broken(culprit: Divergence) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from torchport.events import Say
 from torchport.files import cache_directory
 from torchport.targets.base import Cached, KeepsCache
-from torchport.targets.registry import find_target, target_names
+from torchport.targets.registry import loaded_targets
 
 _SHOWN = 20
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -59,8 +59,7 @@ def clear_cache(*, everything: bool, days: float, say: Say) -> int:
 
 
 def _keepers() -> Iterator[tuple[str, KeepsCache]]:
-    for name in target_names():
-        target = find_target(name)
+    for name, target in loaded_targets():
         if isinstance(target, KeepsCache):
             yield name, target
 

@@ -14,7 +14,8 @@ from torchport.events import Message, Watcher
 from torchport.explain.repro import Minified
 from torchport.parity.rulebook import rules_for
 from torchport.porting.hints import read_hints, wished_axes
-from torchport.porting.port import Port, explained_todos, must_be_writable, port, safe_name
+from torchport.porting.port import Port, must_be_writable, port, safe_name
+from torchport.porting.proof import explained_todos
 from torchport.porting.rewritten import minify_rewritten, snippet_port
 from torchport.runs.folder import open_folder
 from torchport.runs.report import Report

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from torchport.capture.graph import Graph
-from torchport.capture.hooks import UNKNOWN
 from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import record
 from torchport.capture.symbols import parse_dynamic
@@ -53,7 +52,10 @@ class Port(Converted):
         files = open_folder(directory)
         if files.about.project is None:
             raise ManifestError(
-                "TP0301", f"{files.path} holds a comparison of two models and no port", where=str(files.path)
+                "TP0301",
+                f"{files.path} holds a comparison of two models and no port",
+                where=str(files.path),
+                fix="Compare the models again from Python; `torchport report` shows this comparison.",
             )
         target = find_target(files.about.target)
         return cls(files, target, target.open(files.project, files.name))
@@ -106,7 +108,7 @@ class Port(Converted):
         return report
 
     def _unsupported(self, todos: tuple[Todo, ...]) -> Report:
-        found = explained_todos(todos, self.graph)
+        found = proof.explained_todos(todos, self.graph)
         return written(proof.unsupported(self.target.name, self.files, found, self.seconds), self.files)
 
     def _steps(self, without: str | None = None) -> Steps:
@@ -150,21 +152,6 @@ def port(
         steps.say(f"{capture.export_error}; recorded by hooks, with TODOs for what these cannot see")
     made = converted(capture, chosen, folder, given, steps=steps)
     return Port(made.files, made.target, made.artifact, made.seconds, model, watch)
-
-
-def explained_todos(todos: tuple[Todo, ...], graph: Graph) -> tuple[Todo, ...]:
-    """The same, with the reason that torch.export gave for a part of the graph that is not known."""
-    reasons = {
-        (module.path or graph.root.class_name): node.kwargs.get("reason")
-        for module in graph.modules.values()
-        for node in module.nodes
-        if node.op == UNKNOWN
-    }
-    found = [
-        todo.model_copy(update={"reason": (todo.op == UNKNOWN and reasons.get(todo.layer)) or todo.reason})
-        for todo in todos
-    ]
-    return tuple(dict.fromkeys(found))
 
 
 def must_be_writable(folder: Path) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torchport.arithmetic.classes import EAGER, Arithmetic
 from torchport.arithmetic.ported import emulated_values, wide_outputs
 from torchport.capture.graph import Graph
+from torchport.capture.hooks import UNKNOWN
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
 from torchport.capture.weights import stored_weights
@@ -37,7 +38,8 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
         artifact.prepare(steps.say)
     stopped = _run(artifact, files, steps)
     if stopped is not None and stopped.todo is not None:
-        return written(unsupported(target, files, (stopped.todo,), steps.seconds), files)
+        todos = explained_todos((stopped.todo,), graph)
+        return written(unsupported(target, files, todos, steps.seconds), files)
     plan = make_plan(graph)
     operations = {
         call.name: [node.name for node in graph.modules[call.module].nodes] for call in plan.calls.values()
@@ -95,6 +97,21 @@ def unsupported(
         files={name: str(path) for name, path in _places(files).items()},
         notes=_notes(files),
     )
+
+
+def explained_todos(todos: tuple[Todo, ...], graph: Graph) -> tuple[Todo, ...]:
+    """The same, with the reason that torch.export gave for a part of the graph that is not known."""
+    reasons = {
+        (module.path or graph.root.class_name): node.kwargs.get("reason")
+        for module in graph.modules.values()
+        for node in module.nodes
+        if node.op == UNKNOWN
+    }
+    found = [
+        todo.model_copy(update={"reason": (todo.op == UNKNOWN and reasons.get(todo.layer)) or todo.reason})
+        for todo in todos
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def _run(artifact: Artifact, files: RunFolder, steps: Steps) -> Stopped | None:

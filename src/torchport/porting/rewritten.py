@@ -14,7 +14,7 @@ import torch
 from torchport.capture.recorder import Capture
 from torchport.errors import ReportError
 from torchport.events import Message
-from torchport.explain.minify import minify
+from torchport.explain.minify import minify, nothing_to_reduce
 from torchport.explain.repro import Minified
 from torchport.explain.rewriting import Rewritten, rewrite
 from torchport.explain.snippet import SLICE
@@ -83,6 +83,7 @@ def snippet_port(report: Report, files: RunFolder) -> Path:
             "TP0343",
             f"the operations of {culprit.layer} could not be seen, so there is nothing to reduce",
             where=culprit.source,
+            fix="A layer is reduced if its operations can be traced; compiled or scripted ones cannot.",
         )
     return folder
 
@@ -90,9 +91,5 @@ def snippet_port(report: Report, files: RunFolder) -> Path:
 def _must_be_reducible(report: Report, files: RunFolder) -> Divergence:
     culprit = report.first_divergence
     if culprit is None or culprit.kind != "own":
-        raise ReportError(
-            "TP0343",
-            f"{report.model} has no layer that fails by itself, so there is nothing to reduce",
-            where=str(files.path),
-        )
+        raise nothing_to_reduce(report, files)
     return culprit

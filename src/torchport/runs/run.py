@@ -32,7 +32,7 @@ class Run:
     def open(cls, path: str | Path) -> Run:
         place = Path(path)
         file = place / REPORT_FILE if place.is_dir() else place
-        return cls.of(_read(file), file.parent)
+        return cls.of(_where_it_is_now(_read(file), file), file.parent)
 
     @classmethod
     def of(cls, report: Report, folder: Path) -> Run:
@@ -97,6 +97,24 @@ def _read(file: Path) -> Report:
         place = ".".join(str(part) for part in wrong["loc"])
         fault = f"{wrong['msg']} at {place}" if place else wrong["msg"]
         raise ReportError("TP0341", f"the report is cut off or wrong: {fault}", where=str(file)) from error
+
+
+def _where_it_is_now(report: Report, file: Path) -> Report:
+    """The report with the paths of the folder that it is read from, which may have been moved since it was written."""
+    if report.report is None:
+        return report
+    written = Path(report.report).parent
+
+    def moved(named: str) -> str:
+        path = Path(named)
+        now = file.parent / path.relative_to(written) if path.is_relative_to(written) else path
+        return str(now) if now.exists() else named
+
+    culprit = report.first_divergence
+    if culprit is not None and culprit.snippet is not None:
+        culprit = culprit.model_copy(update={"snippet": moved(culprit.snippet)})
+    files = {name: moved(place) for name, place in report.files.items()}
+    return report.model_copy(update={"report": str(file), "files": files, "first_divergence": culprit})
 
 
 def _absent(file: Path) -> ReportError:

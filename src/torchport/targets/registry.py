@@ -26,8 +26,8 @@ _OWN = {
 }
 _OWN_REQUIREMENTS = ("torchport.targets.candle.requirements:REQUIREMENTS",)
 """For `doctor`, which must work where torch is missing: these modules do not import it."""
-_PARTS = [part for part in dir(Target) if not part.startswith("_")]
-"""What every target has, by name."""
+_MEMBERS = ("name", "project", "editable", "options", "requirements", "supports", "convert", "open")
+"""What every target has."""
 
 
 def find_target(name: str) -> Target:
@@ -37,17 +37,33 @@ def find_target(name: str) -> Target:
         raise ConvertError(
             "TP0402", f"there is no target {name!r}", fix=f"the targets are: {', '.join(target_names())}"
         )
-    module, _, attribute = place.partition(":")
     try:
-        target: Any = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        message = f"the target {name!r} cannot be loaded from {place}: {error}"
-        raise ConvertError("TP0402", message, where=place) from error
-    if missing := [part for part in _PARTS if not hasattr(target, part)]:
-        message = f"the target {name!r} at {place} is none: it has no {', no '.join(missing)}"
-        raise ConvertError("TP0402", message, where=place)
+        target = EntryPoint(name, place, GROUP).load()
+    except Exception as error:  # The module of another package raises whatever it likes.
+        raise _not_loaded(name, place, f"{type(error).__name__}: {error}") from error
+    if lacking := [member for member in _MEMBERS if not hasattr(target, member)]:
+        raise _not_loaded(name, place, f"it has no {', '.join(lacking)}")
     found: Target = target
     return found
+
+
+def loaded_targets() -> Iterator[tuple[str, Target]]:
+    """Every target that can be loaded, with its name."""
+    for name in target_names():
+        try:
+            yield name, find_target(name)
+        except ConvertError:
+            if name in _OWN:
+                raise
+
+
+def _not_loaded(name: str, place: str, why: str) -> ConvertError:
+    return ConvertError(
+        "TP0402",
+        f"the target {name!r} cannot be loaded from {place}: {why}",
+        where=place,
+        fix="Mend the package that brings it, or remove that package.",
+    )
 
 
 def requirements() -> Iterator[Requirement]:
@@ -86,9 +102,11 @@ def options_for(target: Target, given: dict[str, Any]) -> Options:
             known = ", ".join(target.options.model_fields) or "none"
             message, fix = f"the target {target.name} has no option {name}", f"its options are: {known}"
         else:
-            message, fix = f"{name} is {first['input']!r}", _expected(first["msg"])
+            message, fix = f"{name} is {first['input']!r}", _expected(first["type"], first["msg"])
         raise UsageError("TP0801", message, fix=fix) from error
 
 
-def _expected(message: str) -> str:
-    return f"it {message[0].lower()}{message[1:]}".replace("it input should be", "it is one of")
+def _expected(kind: str, message: str) -> str:
+    """What an option may be, from the words in which pydantic says what it is not."""
+    start = "it is one of" if kind in ("literal_error", "enum") else "it must be"
+    return f"{start} {message.removeprefix('Input should be ')}"

@@ -41,6 +41,7 @@ class Facts(BaseModel):
     structs: dict[str, str]
     """Key of a module of the graph → its struct."""
     todos: tuple[Todo, ...] = ()
+    """What could not be expressed, and is in the source as a TODO until somebody writes it."""
 
     @classmethod
     def of(cls, generated: Generated) -> Facts:
@@ -135,7 +136,17 @@ class CandleArtifact:
             raise BuildError(
                 "TP0502", f"{self.folder} was not built before it is run", where=str(self.folder)
             )
-        return running.run(self.program, self.watched, golden, mode, record, self.name)
+        stopped = running.run(self.program, self.watched, golden, mode, record, self.name)
+        if stopped is None or stopped.todo is None:
+            return stopped
+        return stopped.model_copy(update={"todo": self._as_generated(stopped.todo)})
+
+    def _as_generated(self, reached: Todo) -> Todo:
+        """The TODO with its layer and line, as it was generated; as the program names it if that is not known."""
+        facts = self.facts
+        known = () if facts is None else facts.todos
+        alike = (todo for todo in known if todo.op == reached.op and (todo.source or "") in reached.reason)
+        return next(alike, reached)
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
         facts = self.facts
