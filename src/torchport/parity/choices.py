@@ -17,7 +17,9 @@ from torchport.parity.metrics import Metrics
 MOST = 0.1
 """If a larger share of the elements is far from the truth, the layer loses digits, and does not choose."""
 GAP = 16.0
-"""How much nearer to the truth all elements must be that were not chosen otherwise."""
+"""How much nearer to the truth elements are that were not chosen otherwise."""
+BETWEEN = 0.1
+"""The share of the elements that were chosen otherwise that may by chance be nearly as near."""
 FEWEST = 8
 """Elements that a candidate may always choose otherwise if eager PyTorch does so with some."""
 
@@ -54,9 +56,9 @@ def steady_part(
     truth = golden.double() + distance.double()
     golden_off, candidate_off = _off(golden, truth), _off(candidate, truth)
     reference_off = golden_off if coarser is None else torch.maximum(golden_off, _off(coarser, truth))
-    chosen = reference_off > far
-    count = int(chosen.sum())
-    if not 0 < count <= MOST * golden.numel() or float(reference_off[~chosen].max()) > far / GAP:
+    chosen = reference_off > far / GAP
+    count, clearly = int(chosen.sum()), int((reference_off > far).sum())
+    if not 0 < count <= MOST * golden.numel() or clearly < (1 - BETWEEN) * count:
         return None
     by_candidate = candidate_off > far
     gone = chosen | by_candidate
