@@ -212,3 +212,14 @@ def test_operands_of_sums_in_bfloat16_are_rounded_in_every_operation() -> None:
     a, b = torch.tensor([1.0 + 2**-10]), torch.tensor([-1.0])
     with Emulated(find_arithmetic("bf16_sums")):
         assert float(a + b) == 0.0 and float(a.clone().add_(b)) == 0.0
+
+
+@pytest.mark.parametrize("function", [torch.cumsum, torch.cumprod])
+def test_running_sums_and_products_are_those_of_a_float32_loop(function: Callable[..., Tensor]) -> None:
+    values = torch.rand(3, 500) + 0.6
+    with Emulated(FLOAT32):
+        found = function(values, 1)
+    numpy = np.cumsum if function is torch.cumsum else np.cumprod
+    assert torch.equal(found, torch.from_numpy(numpy(values.numpy(), 1, dtype=np.float32)))
+    with Emulated(FLOAT32):
+        assert function(torch.zeros(3, 0), 1).shape == (3, 0) and float(function(torch.tensor(2.0), 0)) == 2.0

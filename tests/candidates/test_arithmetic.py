@@ -188,3 +188,34 @@ def test_a_reference_without_truth_is_said_at_the_top_with_the_count() -> None:
     assert report.passed and report.rule is not None and "no float64 truth" in report.rule
     (note,) = report.notes
     assert note.startswith("no float64 truth is known of 3 of 3 values")
+
+
+class Running(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.cumsum(1)
+
+
+class ByProduct(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ torch.ones(x.shape[1], x.shape[1]).triu()
+
+
+class Softmax(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * 20).softmax(-1)
+
+
+class ByPowersOfTwo(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        scores = x * 20
+        powers = torch.exp2((scores - scores.amax(-1, keepdim=True)) * 1.4426950408889634)
+        return powers / powers.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "candidate"), [(Running(), ByProduct()), (Softmax(), ByPowersOfTwo())], ids=["cumsum", "exp2"]
+)
+def test_other_honest_formulas_pass(model: nn.Module, candidate: nn.Module) -> None:
+    x = torch.randn(64, 256)
+    assert compare_models(model, candidate, x).passed
+    assert not compare_models(model, lambda x: candidate(x) * (1 + 1e-4), x, explain=False).passed

@@ -6,14 +6,14 @@ as a normalisation, are taken apart first. What is in no table runs as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchport.arithmetic import attention
+from torchport.arithmetic import attention, reductions
 from torchport.arithmetic.classes import Arithmetic
 from torchport.arithmetic.convolutions import (
     Convolution,
@@ -22,7 +22,7 @@ from torchport.arithmetic.convolutions import (
     input_gradient,
     weight_gradient,
 )
-from torchport.arithmetic.sums import product, total
+from torchport.arithmetic.sums import product
 from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, decompositions, pytree
 
 aten = torch.ops.aten
@@ -162,104 +162,11 @@ def _dot(arithmetic: Arithmetic, first: Tensor, second: Tensor) -> Tensor:
     return _mm(arithmetic, first.unsqueeze(0), second.unsqueeze(-1)).reshape(())
 
 
-def _sum(
-    arithmetic: Arithmetic,
-    values: Tensor,
-    dim: Sequence[int] | int | None = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> Tensor:
-    dims = _dims(values, dim)
-    wide = values if dtype is None else values.to(dtype)
-    if wide.dtype == torch.float64:
-        return wide.sum(dims, keepdim)
-    summed = total(wide.float(), dims, arithmetic)
-    for axis in sorted(dims) if keepdim else ():
-        summed = summed.unsqueeze(axis)
-    return summed.to(wide.dtype)
-
-
-def _mean(
-    arithmetic: Arithmetic,
-    values: Tensor,
-    dim: Sequence[int] | int | None = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> Tensor:
-    wide = values if dtype is None else values.to(dtype)
-    count = prod(values.shape[axis] for axis in _dims(values, dim))
-    return (_sum(arithmetic, wide.float(), dim, keepdim) / count).to(wide.dtype)
-
-
-def _var_mean(
-    arithmetic: Arithmetic,
-    values: Tensor,
-    dim: Sequence[int] | None = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-) -> tuple[Tensor, Tensor]:
-    wide, dims = values.float(), _dims(values, dim)
-    mean = _mean(arithmetic, wide, dims, True)
-    count = prod(values.shape[axis] for axis in dims) - (1 if correction is None else correction)
-    var = _sum(arithmetic, (wide - mean).square(), dims, keepdim) / max(count, 0)
-    return var.to(values.dtype), (mean if keepdim else mean.reshape(var.shape)).to(values.dtype)
-
-
-def _var(arithmetic: Arithmetic, *args: Any, **kwargs: Any) -> Tensor:
-    return _var_mean(arithmetic, *args, **kwargs)[0]
-
-
-def _std(arithmetic: Arithmetic, *args: Any, **kwargs: Any) -> Tensor:
-    return _var(arithmetic, *args, **kwargs).sqrt()
-
-
-def _layer_norm(
-    arithmetic: Arithmetic,
-    values: Tensor,
-    shape: Sequence[int],
-    weight: Tensor | None,
-    bias: Tensor | None,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    dims = range(values.ndim - len(shape), values.ndim)
-    result, mean, rstd = _normalised(arithmetic, values.float(), dims, eps)
-    result = result if weight is None else result * weight.float()
-    return (result if bias is None else result + bias.float()).to(values.dtype), mean, rstd
-
-
-def _group_norm(
-    arithmetic: Arithmetic,
-    values: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    batch: int,
-    channels: int,
-    places: int,
-    groups: int,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    result, mean, rstd = _normalised(arithmetic, values.float().reshape(batch, groups, -1), [-1], eps)
-    result = result.reshape(batch, channels, -1)
-    result = result if weight is None else result * weight.float().unsqueeze(-1)
-    result = result if bias is None else result + bias.float().unsqueeze(-1)
-    return result.reshape(values.shape).to(values.dtype), mean.squeeze(-1), rstd.squeeze(-1)
-
-
-def _normalised(
-    arithmetic: Arithmetic, values: Tensor, dims: Sequence[int], eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Values less their mean and divided by their deviation, the mean, and one over the deviation."""
-    var, mean = _var_mean(arithmetic, values, dims, correction=0, keepdim=True)
-    rstd = torch.rsqrt(var + eps)
-    return (values - mean) * rstd, mean, rstd
-
-
-def _dims(values: Tensor, dim: Sequence[int] | int | None) -> list[int]:
-    given = [dim] if isinstance(dim, int) else list(dim or range(values.ndim))
-    return [axis % values.ndim for axis in given] if values.ndim else []
+def _exp(arithmetic: Arithmetic, values: Tensor) -> Tensor:
+    """By a power of two, as kernels do: for large arguments, their rounding is that of the result."""
+    if arithmetic.running_sum is None:
+        return values.exp()
+    return torch.exp2(values.float() * math.log2(math.e)).to(values.dtype)
 
 
 def _convolution(
@@ -300,15 +207,18 @@ _HANDLERS: dict[OpOverload, Handler] = {
     aten.baddbmm.default: _addmm,
     aten.mv.default: _mv,
     aten.dot.default: _dot,
-    aten.sum.default: _sum,
-    aten.sum.dim_IntList: _sum,
-    aten.mean.default: _mean,
-    aten.mean.dim: _mean,
-    aten.var.correction: _var,
-    aten.var_mean.correction: _var_mean,
-    aten.std.correction: _std,
-    aten.native_layer_norm.default: _layer_norm,
-    aten.native_group_norm.default: _group_norm,
+    aten.sum.default: reductions.summed,
+    aten.sum.dim_IntList: reductions.summed,
+    aten.mean.default: reductions.mean_of,
+    aten.mean.dim: reductions.mean_of,
+    aten.var.correction: reductions.var,
+    aten.var_mean.correction: reductions.var_mean,
+    aten.std.correction: reductions.std,
+    aten.native_layer_norm.default: reductions.layer_norm,
+    aten.native_group_norm.default: reductions.group_norm,
+    aten.cumsum.default: reductions.running_sum,
+    aten.cumprod.default: reductions.running_product,
+    aten.exp.default: _exp,
     aten.convolution.default: _convolution,
     aten.convolution_backward.default: _convolution_backward,
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention.forward,

@@ -40,7 +40,7 @@ def may_have_chosen(metrics: Metrics) -> bool:
     noise = metrics.noise
     if noise is None or noise.unknown:
         return False
-    return max(noise.floor_max, noise.arithmetic_max) > _half_of_the_digits(metrics)
+    return max(noise.floor_max, noise.arithmetic_max) > half_of_the_digits(metrics)
 
 
 def steady_part(
@@ -52,7 +52,7 @@ def steady_part(
     multiple: float,
 ) -> Steady | None:
     """What is left without the elements that were chosen otherwise; None if the layer does not look as if it chose."""
-    far = _half_of_the_digits(metrics)
+    far = half_of_the_digits(metrics)
     truth = golden.double() + distance.double()
     golden_off, candidate_off = _off(golden, truth), _off(candidate, truth)
     reference_off = golden_off if coarser is None else torch.maximum(golden_off, _off(coarser, truth))
@@ -71,7 +71,7 @@ def steady_part(
     )
 
 
-def _half_of_the_digits(metrics: Metrics) -> float:
+def half_of_the_digits(metrics: Metrics) -> float:
     return math.sqrt(dtypes.rounding_step(metrics.golden_dtype)) * metrics.golden_rms
 
 

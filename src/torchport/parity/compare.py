@@ -17,7 +17,16 @@ from typing import Literal, NamedTuple
 import torch
 
 from torchport.parity import dtypes
-from torchport.parity.finding import Finding, elements_of, failure_of, lacks_truth_of, missing, vacuous, worst
+from torchport.parity.finding import (
+    Finding,
+    elements_of,
+    failure_of,
+    lacks_truth_of,
+    missing,
+    proves_little,
+    vacuous,
+    worst,
+)
 from torchport.parity.judge import judge_by
 from torchport.parity.picture import Picture, draw
 from torchport.parity.result import Divergence, Layer, Measured, Parity
@@ -132,6 +141,7 @@ class _Comparison:
             outputs=worst(outputs),
             compared=compared,
             without_truth=without_truth,
+            proves_little=tuple(name for name in self.calls if any(f.proves_little for f in self.own[name])),
         )
 
     def _enter(self, call: Call) -> None:
@@ -242,8 +252,9 @@ class _Comparison:
             reason=reason,
             elements=elements,
         )
-        lacks_truth = isinstance(rule, NoiseFloor) and lacks_truth_of(metrics)
-        return Finding(call.name, what, verdict.passed, reason, measured, key, lacks_truth)
+        by_noise = isinstance(rule, NoiseFloor)
+        lacks_truth, little = by_noise and lacks_truth_of(metrics), by_noise and proves_little(metrics)
+        return Finding(call.name, what, verdict.passed, reason, measured, key, lacks_truth, little)
 
     def _layer(self, call: Call) -> Layer:
         found, chained = self.own[call.name], self.chained[call.name]

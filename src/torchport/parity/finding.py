@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from torchport.parity import dtypes
+from torchport.parity.choices import half_of_the_digits
 from torchport.parity.elements import Elements, wrong_elements
 from torchport.parity.metrics import Metrics
 from torchport.parity.result import Failure, Measured
@@ -26,6 +27,8 @@ class Finding(NamedTuple):
     key: str
     lacks_truth: bool = False
     """Whether the rule asked for the truth of the value, and it is not known."""
+    proves_little: bool = False
+    """Whether the value passes in spite of an error that would be seen, because eager PyTorch has such a one."""
 
     @property
     def is_evidence(self) -> bool:
@@ -33,10 +36,15 @@ class Finding(NamedTuple):
 
 
 def lacks_truth_of(metrics: Metrics) -> bool:
-    """Whether the truth of a value is not known, although its dtype has a wider one."""
-    if metrics.numel == 0 or metrics.golden_dtype not in dtypes.WITH_TRUTH:
+    """Whether a value floats and its truth is not known, as that of a float64 or complex value never is."""
+    if metrics.numel == 0 or dtypes.class_of(metrics.golden_dtype) in ("bool", "int"):
         return False
     return metrics.noise is None or metrics.noise.unknown > 0
+
+
+def proves_little(metrics: Metrics) -> bool:
+    """Whether eager PyTorch itself loses more than half of the digits, so that a candidate may do so, too."""
+    return metrics.noise is not None and metrics.noise.floor_rms > half_of_the_digits(metrics)
 
 
 def elements_of(

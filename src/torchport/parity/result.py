@@ -130,3 +130,5 @@ class Parity(BaseModel):
     """The number of values that were compared in lock-step, without empty ones."""
     without_truth: int = 0
     """Of these, the floats that were judged by fixed tolerances because their float64 truth is not known."""
+    proves_little: tuple[str, ...] = ()
+    """The layers with a value of which eager PyTorch itself loses more than half of the digits."""

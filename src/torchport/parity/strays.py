@@ -2,7 +2,7 @@
 
 An element of a channel of large numbers may be small by chance, because large numbers cancelled. Its error is that of
 its channel, and eager PyTorch may be lucky at one such element. So up to `STRAYS` elements of a bin are not judged by
-its floor. The floor of the whole tensor holds for them all the same.
+its floor, if they are as near to the truth as the farthest elements of eager PyTorch's value, anywhere in the tensor.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Distances:
     def without_strays(self, bin: Bin) -> Bin:
         magnitudes = np.abs(self.truth)
         inside = (magnitudes >= bin.low) & (magnitudes < bin.high)
-        kept = bin.count - min(STRAYS, bin.count // STRAYS)
+        kept = bin.count - min(STRAYS, bin.count // STRAYS, self._that_may_stray(inside))
 
         def rest(distance: np.ndarray) -> np.ndarray:
             nearest: np.ndarray = np.sort(np.abs(distance[inside]))[:kept]
@@ -66,6 +66,14 @@ class Distances:
                 "excess": self._excess(inside),
             }
         )
+
+    def _that_may_stray(self, inside: np.ndarray) -> int:
+        """The elements of a bin that are no farther from the truth than a large element may be."""
+        farthest = max(
+            float(np.abs(values).max()) for values in (self.golden, self.coarser) if values is not None
+        )
+        beyond = np.count_nonzero(np.abs(self.candidate[inside]) > MULTIPLE * farthest)
+        return STRAYS if beyond == 0 else 0
 
     def _excess(self, inside: np.ndarray) -> float:
         """The largest error as a multiple of what the tolerances allow at its place."""

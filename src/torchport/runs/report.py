@@ -161,7 +161,15 @@ _COLUMNS = [*_TEXTS, *(f"{side}_{number}" for side in ("own", "chained") for num
 
 
 def _notes(parity: Parity) -> tuple[str, ...]:
-    if not parity.without_truth:
-        return ()
-    count = f"{parity.without_truth} of {parity.compared} values"
-    return (f"no float64 truth is known of {count}: these are judged by the tolerances of assert_close",)
+    notes = []
+    if parity.without_truth:
+        count = f"{parity.without_truth} of {parity.compared} values"
+        notes.append(
+            f"no float64 truth is known of {count}: these are judged by the tolerances of assert_close"
+        )
+    if names := parity.proves_little:
+        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        notes.append(
+            f"eager PyTorch itself loses more than half of the digits in {some}: there a pass proves little"
+        )
+    return tuple(notes)
