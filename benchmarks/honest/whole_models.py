@@ -139,14 +139,28 @@ def float64(example: Example) -> Candidate:
     return always(copy.deepcopy(example.model).double())
 
 
+def if_it_runs(model: nn.Module, inputs: Any) -> Candidate | None:
+    """The model as a candidate; None if torch cannot run it, as one that fills with a number that bfloat16 lacks."""
+    args, kwargs = inputs
+    try:
+        model(*args, **kwargs)
+    except RuntimeError:
+        return None
+    return always(model)
+
+
 @rewriting("model: bfloat16", "bf16_sums")
-def bfloat16(example: Example) -> Candidate:
-    return always(copy.deepcopy(example.model).bfloat16())
+def bfloat16(example: Example) -> Candidate | None:
+    floats = pytree.tree_map_only(
+        Tensor, lambda one: one.bfloat16() if one.is_floating_point() else one, (example.args, example.kwargs)
+    )
+    return if_it_runs(copy.deepcopy(example.model).bfloat16(), floats)
 
 
 @rewriting("model: autocast to bfloat16", "bf16_sums")
-def autocast(example: Example) -> Candidate:
-    return always(within(example.model, lambda: torch.autocast("cpu", torch.bfloat16)))
+def autocast(example: Example) -> Candidate | None:
+    twin = within(example.model, lambda: torch.autocast("cpu", torch.bfloat16))
+    return if_it_runs(twin, (example.args, example.kwargs))
 
 
 @rewriting("model: each sample alone")

@@ -119,3 +119,36 @@ def test_a_norm_without_an_eps_is_measured_with_the_one_that_torch_takes(dtype: 
     assert report.passed and floor(report, "0") < 4 * torch.finfo(dtype).eps
     candidate[0].eps = torch.finfo(dtype).eps
     assert not compare_models(model, candidate, x, explain=False).passed
+
+
+class Masked(nn.Module):
+    """Fills its mask with the least number of its dtype."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Linear(32, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.mask(self.scores(x))
+        return scores.softmax(-1)
+
+    def mask(self, scores: Tensor) -> Tensor:
+        return scores.masked_fill(torch.arange(32) > 20, torch.finfo(scores.dtype).min)
+
+
+def test_the_least_number_of_a_wider_dtype_is_that_of_a_narrower_one() -> None:
+    class Inside(Masked):
+        def __init__(self) -> None:
+            super().__init__()
+            self.identity = nn.Identity()
+
+        def mask(self, scores: Tensor) -> Tensor:
+            filled: Tensor = self.identity(super().mask(scores))
+            return filled
+
+    torch.manual_seed(0)
+    model = Inside()
+    wide = copy.deepcopy(model).double()
+    assert compare_models(model, wide, X).passed
+    wide.scores.weight.data[2, 3] += 1e-4
+    assert not compare_models(model, wide, X, explain=False).passed

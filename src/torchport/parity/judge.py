@@ -34,6 +34,7 @@ def judge_by(
         metrics = compare(golden, candidate, distance, rtol=rule.rtol, atol=rule.atol, coarser=coarser)
         return metrics, rule.judge(metrics)
 
+    candidate = _with_limits_of(golden, candidate)
     metrics, verdict = measured(None)
     if verdict.passed or coarser is None:
         coarser = None
@@ -42,6 +43,18 @@ def judge_by(
     if not (verdict.passed and isinstance(rule, NoiseFloor) and distance is not None):
         return metrics, verdict
     return _without_choices(rule, golden, candidate, distance, coarser, metrics) or (metrics, verdict)
+
+
+def _with_limits_of(golden: torch.Tensor, candidate: torch.Tensor) -> torch.Tensor:
+    """The candidate, in which the least and the largest number of a wider dtype are those of the golden one.
+
+    A mask is often filled with the least number of its dtype, whatever that is.
+    """
+    if candidate.dtype != torch.float64 or not golden.is_floating_point() or golden.dtype == torch.float64:
+        return candidate
+    wide, narrow = torch.finfo(candidate.dtype), torch.finfo(golden.dtype)
+    limited = torch.where(candidate == wide.min, narrow.min, candidate)
+    return torch.where(limited == wide.max, narrow.max, limited)
 
 
 def _without_choices(
