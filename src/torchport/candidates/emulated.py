@@ -37,13 +37,20 @@ class _Within(NotRepeated):
         is_compared = call.name in self.probe.plan.calls
         self.stack.append(call.name in self.calls if is_compared else self.stack[-1])
         self.mode.is_on = self.stack[-1]
-        return given
+        return self._rounded(given)
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.mode.is_on = False
         returned = self.probe.leave(call, tensors, places)
         self.raised(call)
-        return returned
+        return self._rounded(returned)
+
+    def _rounded(self, tensors: list[Tensor]) -> list[Tensor]:
+        """The golden values as results of the class: what is handed to a candidate is in the dtype that it computes in."""
+        change = self.mode.arithmetic.results
+        if change is None:
+            return tensors
+        return [change(tensor) if tensor.is_floating_point() else tensor for tensor in tensors]
 
     def raised(self, call: WatchedCall) -> None:
         self.stack.pop()
