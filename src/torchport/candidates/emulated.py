@@ -46,7 +46,7 @@ class _Within(NotRepeated):
         return self._rounded(returned)
 
     def _rounded(self, tensors: list[Tensor]) -> list[Tensor]:
-        """The golden values as results of the class: what is handed to a candidate is in the dtype that it computes in."""
+        """Golden values as results of the class: a candidate is handed them in the dtype that it computes in."""
         change = self.mode.arithmetic.results
         if change is None:
             return tensors
