@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
 from torchport.candidates import leaves, precision
-from torchport.candidates.call_log import CallLog
 from torchport.candidates.call_pairing import CallPairs, pair_calls
 from torchport.candidates.coarser import in_candidates_dtypes, must_run_in
 from torchport.candidates.emulated import emulated_forward, run_again
@@ -27,6 +26,7 @@ from torchport.candidates.masks import in_form_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.probing import WatchedCall, Witnesses
+from torchport.candidates.recorded_run import RecordedRun
 from torchport.candidates.state_rows import StateRuns, with_state
 from torchport.candidates.state_watch import StateWatch
 from torchport.candidates.suspects import ComparedModels
@@ -117,7 +117,9 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
     return with_state(comparison, state)
 
 
-def source_of(pair: ModelPair, pairs: CallPairs, candidate: CallLog[Any], call: WatchedCall) -> str | None:
+def source_of(
+    pair: ModelPair, pairs: CallPairs, candidate: RecordedRun[Any], call: WatchedCall
+) -> str | None:
     """The candidate's line, where the fault would be mended; the reference's where torch makes the call."""
     if call.parent is None:
         return pair.source or call.source

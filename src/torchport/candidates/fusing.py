@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchport.candidates.call_log import CallLog
 from torchport.candidates.call_pairing import CallPairs
 from torchport.candidates.golden import make_plan
 from torchport.candidates.lockstep import LockStep
 from torchport.candidates.pair import ModelPair
+from torchport.candidates.recorded_run import RecordedRun
 from torchport.errors import TorchportError
 
 _REACHES = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
@@ -32,10 +32,10 @@ Stretch = tuple[str, ...]
 
 
 def fused_stretches(
-    pair: ModelPair, golden: CallLog[Any], candidate: CallLog[Any], pairs: CallPairs
+    pair: ModelPair, golden: RecordedRun[Any], candidate: RecordedRun[Any], pairs: CallPairs
 ) -> list[Stretch]:
     """The smallest stretches of calls that the candidate computes as one."""
-    search = _Search(pair, golden, candidate, pairs)
+    search = _FusionSearch(pair, golden, candidate, pairs)
     return search.found() if search.sites else []
 
 
@@ -55,7 +55,7 @@ def with_fused(pairs: CallPairs, stretches: list[Stretch]) -> CallPairs:
 
 
 def parameters_inside(
-    stretches: list[Stretch], golden: CallLog[Any], owners: Mapping[str, list[str]]
+    stretches: list[Stretch], golden: RecordedRun[Any], owners: Mapping[str, list[str]]
 ) -> dict[str, str]:
     """For each parameter of modules that are computed as one, why its gradient is not compared."""
     found: dict[str, str] = {}
@@ -67,10 +67,10 @@ def parameters_inside(
 
 
 @dataclass
-class _Search:
+class _FusionSearch:
     pair: ModelPair
-    golden: CallLog[Any]
-    candidate: CallLog[Any]
+    golden: RecordedRun[Any]
+    candidate: RecordedRun[Any]
     pairs: CallPairs
 
     @property
