@@ -142,11 +142,12 @@ def _run(
     with steps.step("run", "running the candidate"):
         own = run.cut(run.pair.candidate, run.theirs.tensors, state.own).found
     owners = owners_of_parameters(pair.reference.model)
+    parameters = owners, run.ours.tensors, run.theirs.tensors
     found = GradientsFound(
         flow=run.golden,
         plan=run.plan,
         why_not=run.pairs.why_not,
-        absent=run.theirs.absent | parameters_inside(run.stretches, run.golden, owners),
+        absent=run.theirs.absent | parameters_inside(run.stretches, run.golden, *parameters),
         owners=owners,
         golden=run.known,
         shown=shown,
