@@ -6,7 +6,7 @@ backward pass. The float64 truth and the culprit are those of the forward pass, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from torchport.candidates.flow import Flow, Gradients
 from torchport.candidates.forward import source_of
 from torchport.candidates.fusing import Stretch, fused_stretches, parameters_inside, with_fused
 from torchport.candidates.golden import GoldenPlan, make_plan
+from torchport.candidates.left_out import notes_on
 from torchport.candidates.losses import Loss, starts_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
@@ -143,11 +144,12 @@ def _run(
         own = run.cut(run.pair.candidate, run.theirs.tensors, state.own).found
     owners = owners_of_parameters(pair.reference.model)
     parameters = owners, run.ours.tensors, run.theirs.tensors
+    inside = parameters_inside(run.stretches, run.golden, *parameters)
     found = GradientsFound(
         flow=run.golden,
         plan=run.plan,
         why_not=run.pairs.why_not,
-        absent=run.theirs.absent | parameters_inside(run.stretches, run.golden, *parameters),
+        absent=run.theirs.absent | inside,
         owners=owners,
         golden=run.known,
         shown=shown,
@@ -160,6 +162,7 @@ def _run(
     if measured:
         _add_other_runs(comparison, run, rows, loss)
     comparison.notes = run.pairs.notes
+    comparison.remarks = _remarks(run, inside)
     comparison.precision = pair.precision
     models = ComparedModels(run.pair, run.plan, run.plan.without_outputs)
     comparison.subject = ComparedGradients(
@@ -192,6 +195,15 @@ def _both(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, sc
     plan.values = golden.values
     candidate.values.clear()
     return _Run(pair, scratch, ours, theirs, golden, known, arrived, pairs, stretches, plan)
+
+
+def _remarks(run: _Run, inside: Collection[str]) -> tuple[str, ...]:
+    """What is not compared; `inside` are the parameters of layers that are computed as one."""
+    absent = {name: why for name, why in run.theirs.absent.items() if name not in inside}
+    as_one = dict.fromkeys(
+        inside, "the candidate computes their layers as one with others, with other weights"
+    )
+    return (*notes_on("layer", run.pairs.why_not), *notes_on("parameter", {**absent, **as_one}))
 
 
 def _add_other_runs(

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchport.candidates.left_out import NOT_COMPARED
 from torchport.candidates.places import partners
 from torchport.candidates.recorded_run import RecordedRun
 
-NOT_COMPARED = "not compared: "
 _SAME = 1e-5
 """The distance of two values, as a share of their size, below which they are the same but for rounding."""
 _ALIKE = 1e-2

@@ -21,6 +21,7 @@ from torchport.candidates.emulated import emulated_forward, run_again
 from torchport.candidates.explaining import ComparedValues
 from torchport.candidates.fusing import fused_stretches, with_fused
 from torchport.candidates.golden import GoldenPlan, Recording, make_plan
+from torchport.candidates.left_out import notes_on
 from torchport.candidates.lockstep import LockStep
 from torchport.candidates.masks import in_form_of
 from torchport.candidates.names import Map
@@ -94,6 +95,7 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
         order=[name for kind, name in golden.events if kind == "exit"],
         reasons={key: why for name, why in wrong.items() for key in plan.calls[name].outputs},
         notes=pairs.notes,
+        remarks=notes_on("layer", pairs.why_not),
         labels=_labels(plan),
     )
     if measured:
