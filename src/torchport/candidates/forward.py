@@ -23,7 +23,6 @@ from torchport.candidates.fusing import fused_stretches, with_fused
 from torchport.candidates.golden import GoldenPlan, Recording, make_plan
 from torchport.candidates.left_out import notes_on
 from torchport.candidates.lockstep import LockStep
-from torchport.candidates.masks import in_form_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.probing import WatchedCall, Witnesses
@@ -147,8 +146,7 @@ def _chained(plan: GoldenPlan, pairs: CallPairs, candidate: Recording, wrong: se
     for name in plan.calls.keys() - wrong:
         pair = pairs.calls[name]
         for key, index in zip(plan.calls[name].outputs, pair.outputs.values(), strict=True):
-            value = candidate.values[candidate.outputs[pair.candidate][index]]
-            found[key] = in_form_of(plan.value(key), value)
+            found[key] = candidate.values[candidate.outputs[pair.candidate][index]]
     return found
 
 
