@@ -39,6 +39,7 @@ from torchport.candidates.parameter_pairs import (
     parameters_of_reference,
 )
 from torchport.candidates.parameter_rows import ParameterRow
+from torchport.candidates.plain_arguments import PlainArguments, given_otherwise
 from torchport.candidates.probing import Witness, Witnesses
 from torchport.candidates.return_plan import GradientsFound, compared_gradients_of, with_joined
 from torchport.candidates.state_rows import StateRuns, with_state
@@ -111,6 +112,8 @@ class _Run:
     pairs: CallPairs
     stretches: list[Stretch]
     plan: GoldenPlan
+    given_otherwise: dict[str, str]
+    """By call, which of its arguments that are no tensors are not those of the reference."""
 
     def cut(
         self,
@@ -163,6 +166,7 @@ def _run(
         _add_other_runs(comparison, run, rows, loss)
     comparison.notes = run.pairs.notes
     comparison.remarks = _remarks(run, inside)
+    comparison.given_otherwise = run.given_otherwise
     comparison.precision = pair.precision
     models = ComparedModels(run.pair, run.plan, run.plan.without_outputs)
     comparison.subject = ComparedGradients(
@@ -175,13 +179,16 @@ def _both(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, sc
     ours = parameters_of_reference(pair)
     theirs = parameters_of_candidate(pair, ours.tensors)
     golden, candidate = Flow(values=scratch.store()), Flow(values=scratch.store())
+    plain, others = PlainArguments(), PlainArguments()
     known, arrived = scratch.store(), scratch.store()
     with steps.step("capture", "running the reference"):
-        expected = _flow(pair.reference, golden, loss, ours.tensors, known, state.golden)
+        expected = _flow(pair.reference, golden, loss, ours.tensors, known, Witnesses(state.golden, plain))
         if not known:
             raise UsageError("TP0801", f"no gradient flows in {pair.reference.root}: nothing can be compared")
     with steps.step("run", "running the candidate"):
-        got = _flow(pair.candidate, candidate, loss, theirs.tensors, arrived, state.chained)
+        got = _flow(
+            pair.candidate, candidate, loss, theirs.tensors, arrived, Witnesses(state.chained, others)
+        )
     if not leaves.is_same_structure(got, expected):
         message = (
             f"the candidate returns {leaves.described(got)} where {leaves.described(expected)} was expected"
@@ -194,7 +201,8 @@ def _both(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, sc
     plan = make_plan(golden, candidate, pairs, source=partial(source_of, pair, pairs, candidate))
     plan.values = golden.values
     candidate.values.clear()
-    return _Run(pair, scratch, ours, theirs, golden, known, arrived, pairs, stretches, plan)
+    otherwise = given_otherwise(pairs, plain, others)
+    return _Run(pair, scratch, ours, theirs, golden, known, arrived, pairs, stretches, plan, otherwise)
 
 
 def _remarks(run: _Run, inside: Collection[str]) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from torchport.candidates.left_out import notes_on
 from torchport.candidates.lockstep import LockStep
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
+from torchport.candidates.plain_arguments import PlainArguments, given_otherwise
 from torchport.candidates.probing import WatchedCall, Witnesses
 from torchport.candidates.recorded_run import RecordedRun
 from torchport.candidates.state_rows import StateRuns, with_state
@@ -75,10 +76,15 @@ def compare_forward(
 
 def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> Comparison:
     golden, candidate = Recording(), Recording()
+    ours, theirs = PlainArguments(), PlainArguments()
     with steps.step("capture", "running the reference"):
-        expected = leaves.structure(pair.reference.deterministic(golden, witness=state.golden))
+        expected = leaves.structure(
+            pair.reference.deterministic(golden, witness=Witnesses(state.golden, ours))
+        )
     with steps.step("run", "running the candidate"):
-        got = leaves.structure(pair.candidate.deterministic(candidate, witness=state.chained))
+        got = leaves.structure(
+            pair.candidate.deterministic(candidate, witness=Witnesses(state.chained, theirs))
+        )
     if not any(leaf is Tensor for _, leaf in expected):
         raise UsageError("TP0801", f"{pair.reference.root} returns no tensor: there is nothing to compare")
     pairs = pair_calls(golden, candidate, pair.absent, pair.groups, pair.closed)
@@ -95,6 +101,7 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
         reasons={key: why for name, why in wrong.items() for key in plan.calls[name].outputs},
         notes=pairs.notes,
         remarks=notes_on("layer", pairs.why_not),
+        given_otherwise=given_otherwise(pairs, ours, theirs),
         labels=_labels(plan),
     )
     if measured:
