@@ -55,9 +55,11 @@ def test_it_says_what_was_not_compared() -> None:
     candidate.out.bias.data += 1
     with pytest.raises(ParityError) as caught:
         assert_parity(net(), candidate, X, map={"blocks": "layers"})
-    assert "not compared: the candidate has no such module (1: head)" in str(caught.value)
-    assert "not compared: the candidate never calls it (1: blocks)" in str(caught.value)
-    with pytest.raises(ParityError, match=r"no such module \(12: blocks.0.norm, .* and 6 more\)"):
+    assert "1 layer is not compared: the candidate has no such module (head)" in str(caught.value)
+    assert "1 layer is not compared: the candidate never calls it (blocks)" in str(caught.value)
+    with pytest.raises(
+        ParityError, match=r"12 layers are .* no such module \(blocks, blocks.0, .* and 6 more\)"
+    ):
         assert_parity(net(), candidate, X)
 
 

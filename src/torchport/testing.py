@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchport.candidates.backward import compare_gradients
 from torchport.candidates.forward import compare_forward
+from torchport.candidates.left_out import is_noted, named
 from torchport.errors import ParityError, UsageError
 from torchport.parity.result import Divergence, Measured
 from torchport.report import phrases
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from torchport.candidates.names import Map
 
 __all__ = ["assert_parity", "compare_gradients", "compare_models"]
-_NAMED = 6
 _CAUSE = ("operation", "computes", "suggest", "snippet")
 """The facts about a culprit that an explanation adds."""
 
@@ -50,11 +50,11 @@ def assert_parity(
 ) -> Report:
     """Raises a ParityError, which is an AssertionError, unless the candidate computes what the reference computes.
 
-    The candidate is another module, a function, or a `torchport.Port`. The report is that of the forward pass.
-    With `gradients`, those are compared as well, after it. `out` is a directory to keep the report, the traces and
-    snippets of failing layers in. If a layer fails, `explain` looks for the operation and the cause. `arithmetic` is
-    the class in which the candidate may compute: by default float32, with sums in any order. With `state`, the buffers
-    and inputs that the forward pass writes to are compared, too.
+    The candidate is another module, a function, or a `torchport.Port`. The report is that of the forward pass. With
+    `gradients`, those are compared as well, after it, and its notes are also theirs. `out` is a directory to keep the
+    report, the traces and snippets of failing layers in. If a layer fails, `explain` looks for the operation and the
+    cause. `arithmetic` is the class in which the candidate may compute: by default float32, with sums in any order.
+    With `state`, the buffers and inputs that the forward pass writes to are compared, too.
     """
     __tracebackhide__ = True
     if gradients and _is_port(candidate):
@@ -65,7 +65,9 @@ def assert_parity(
     raise_unless_proven(report, msg)
     if gradients:
         place = None if out is None else Path(out) / "gradients"
-        raise_unless_proven(compare_gradients(reference, candidate, args, kwargs, **options, out=place), msg)
+        backward = compare_gradients(reference, candidate, args, kwargs, **options, out=place)
+        raise_unless_proven(backward, msg)
+        return report.model_copy(update={"notes": tuple(dict.fromkeys((*report.notes, *backward.notes)))})
     return report
 
 
@@ -161,13 +163,9 @@ def _distance(measured: Measured) -> list[tuple[str, str]]:
 
 
 def _left_out(report: Report) -> list[str]:
-    """What was not compared, by the reason why."""
+    """What was not compared and is in no note, by the reason why."""
     by_reason: dict[str, list[str]] = {}
     for layer in report.layers:
-        if layer.passed and layer.uncompared is not None:
+        if layer.passed and layer.uncompared is not None and not is_noted(layer):
             by_reason.setdefault(layer.uncompared, []).append(layer.name)
-    lines = []
-    for reason, names in by_reason.items():
-        rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        lines.append(f"{reason} ({len(names)}: {', '.join(names[:_NAMED])}{rest})")
-    return lines
+    return [f"{reason} ({len(names)}: {named(names)})" for reason, names in by_reason.items()]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils import fuse_conv_bn_eval
 
 from torchport import compare_gradients, compare_models
@@ -159,3 +160,104 @@ def test_a_fault_in_a_layer_that_the_next_one_does_not_use_is_not_hidden() -> No
     model, candidate = Beside(nn.ReLU()), Beside(Halved())
     candidate.load_state_dict(model.state_dict())
     assert failed(compare_models(model, candidate, torch.randn(8, 32))) == ["act"]
+
+
+class Doubled(nn.Linear):
+    """Twice the product, and no gradient for the weight."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * F.linear(x, self.weight.detach(), self.bias)
+
+
+class Scaled(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * 1.001
+
+
+class Rectified(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).relu()
+
+
+def in_a_row(kind: type[nn.Linear], following: nn.Module, *others: nn.Module) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(kind(32, 32), following, *others, nn.Linear(32, 32))
+
+
+def test_a_product_that_the_norm_after_it_undoes_is_not_taken_for_fused() -> None:
+    model, candidate = in_a_row(nn.Linear, nn.LayerNorm(32)), in_a_row(Doubled, nn.LayerNorm(32))
+    rows = torch.randn(64, 32) * 20
+    assert failed(compare_models(model, candidate, rows)) == ["0"]
+    report = compare_gradients(model, candidate, rows)
+    assert "0.weight" in failed(report) and not left_out(report)
+
+
+@pytest.mark.parametrize("following", [nn.Tanh(), nn.Sigmoid(), nn.Hardtanh(), nn.Softmax(-1)])
+def test_a_fault_that_the_next_layer_damps_is_blamed_on_the_layer_that_has_it(following: nn.Module) -> None:
+    model, candidate = in_a_row(nn.Linear, following), in_a_row(Scaled, following)
+    for one in (model, candidate):
+        one[0].weight.data *= 20
+    assert failed(compare_models(model, candidate, torch.randn(64, 32))) == ["0"]
+
+
+class Twice(nn.Module):
+    """Uses what its first layer returns a second time."""
+
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.first(x)
+        return self.second(hidden) + hidden
+
+
+def test_a_fault_that_only_the_caller_shows_is_blamed_on_the_layer_that_has_it() -> None:
+    torch.manual_seed(0)
+    model = Twice(nn.Linear(32, 32), nn.LayerNorm(32))
+    candidate = Twice(Doubled(32, 32), nn.LayerNorm(32))
+    candidate.load_state_dict(model.state_dict())
+    assert failed(compare_models(model, candidate, torch.randn(8, 32) * 20)) == ["first"]
+
+
+def test_layers_are_not_taken_for_one_if_what_is_between_them_is_used_elsewhere() -> None:
+    part = net().first
+    model = Twice(part.conv, part.bn).eval()
+    candidate = Twice(fuse_conv_bn_eval(part.conv, part.bn), nn.Identity()).eval()
+    report = compare_models(model, candidate, IMAGE)
+    assert report.first_divergence is not None and report.first_divergence.layer == "first"
+    assert "Twice" not in failed(report)
+
+
+def test_a_norm_does_not_hide_a_fault_in_layers_that_are_computed_as_one() -> None:
+    class DoubledAndRectified(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * super().forward(x).relu()
+
+    model = in_a_row(nn.Linear, nn.ReLU(), nn.LayerNorm(32, eps=0))
+    candidate = in_a_row(DoubledAndRectified, nn.Identity(), nn.LayerNorm(32, eps=0))
+    report = compare_models(model, candidate, torch.randn(64, 32))
+    assert report.first_divergence is not None and report.first_divergence.layer == "0"
+
+
+def test_a_norm_and_an_activation_that_are_folded_into_a_convolution_pass() -> None:
+    model = net()
+    candidate = folded(model)
+    for part in (candidate.first, candidate.second):
+        part.conv, part.act = nn.Sequential(part.conv, part.act), nn.Identity()
+    report = compare_models(model, candidate, IMAGE)
+    assert report.passed, report.first_divergence
+    assert "together with first.conv, first.bn" in (layer(report, "first.act").reason or "")
+
+
+def test_the_gradients_of_weights_that_are_the_same_are_compared_though_layers_are_one() -> None:
+    class Untrained(Rectified):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.linear(x, self.weight.detach(), self.bias).relu()
+
+    model, rows = in_a_row(nn.Linear, nn.ReLU()), torch.randn(64, 32)
+    honest, untrained = (in_a_row(kind, nn.Identity()) for kind in (Rectified, Untrained))
+    report = compare_gradients(model, honest, rows)
+    assert report.passed and not left_out(report)
+    assert compare_models(model, untrained, rows).passed
+    assert failed(compare_gradients(model, untrained, rows)) == ["0.weight"]

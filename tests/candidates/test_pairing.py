@@ -346,6 +346,59 @@ def test_a_mask_of_another_form_that_lets_others_through_is_a_fault(form: str, o
     assert failed(report) == ["Masked"]
 
 
+def _added(allowed: Tensor) -> Tensor:
+    return torch.zeros(allowed.shape).masked_fill(~allowed, -1e9)
+
+
+class Made(nn.Module):
+    """Makes something of a mask, by itself or in a layer."""
+
+    def __init__(self, make: Callable[[Tensor], Tensor], inner: nn.Module | None = None):
+        super().__init__()
+        self.make, self.inner = make, inner
+
+    def forward(self, allowed: Tensor) -> Tensor:
+        return self.make(allowed) if self.inner is None else self.make(self.inner(allowed))
+
+
+@pytest.mark.parametrize(
+    ("make", "other"),
+    [
+        (_added, lambda allowed: allowed),
+        (_added, lambda allowed: ~allowed),
+        (lambda allowed: allowed, _added),
+        (lambda allowed: allowed * 0.0, lambda allowed: allowed & False),
+    ],
+)
+def test_a_mask_that_is_returned_has_no_other_form(make: Any, other: Any) -> None:
+    allowed = torch.linspace(0, 9, 64).sin().reshape(8, 8) > 0
+    report = compare_models(Made(make), Made(other), (allowed,))
+    assert failed(report) == ["Made"]
+    inner = compare_models(Made(torch.isfinite, Made(make)), Made(torch.isfinite, Made(other)), (allowed,))
+    assert failed(inner) == ["inner"]
+
+
+def test_a_mask_that_a_layer_is_given_in_another_form_is_returned_by_it_but_not_by_the_model() -> None:
+    class Handing(nn.Module):
+        def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+            added = mask if mask.is_floating_point() else torch.where(mask, 0.0, -1e9)
+            return (x @ x.mT + added).softmax(-1), mask
+
+    class Outer(nn.Module):
+        def __init__(self, form: Callable[[Tensor], Tensor], is_returned: bool):
+            super().__init__()
+            self.inner, self.form, self.is_returned = Handing(), form, is_returned
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+            y, mask = self.inner(x, self.form(torch.ones(7, 7).tril() > 0))
+            return y, mask if self.is_returned else None
+
+    for is_returned in (False, True):
+        candidate = Outer(lambda allowed: allowed, is_returned)
+        report = compare_models(Outer(_added, is_returned), candidate, X)
+        assert failed(report) == (["Outer"] if is_returned else [])
+
+
 # Attention of Hugging Face
 
 

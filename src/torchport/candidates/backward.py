@@ -6,7 +6,7 @@ backward pass. The float64 truth and the culprit are those of the forward pass, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from torchport.candidates.flow import Flow, Gradients
 from torchport.candidates.forward import source_of
 from torchport.candidates.fusing import Stretch, fused_stretches, parameters_inside, with_fused
 from torchport.candidates.golden import GoldenPlan, make_plan
+from torchport.candidates.left_out import notes_on
 from torchport.candidates.losses import Loss, starts_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
@@ -38,6 +39,7 @@ from torchport.candidates.parameter_pairs import (
     parameters_of_reference,
 )
 from torchport.candidates.parameter_rows import ParameterRow
+from torchport.candidates.plain_arguments import PlainArguments, given_otherwise
 from torchport.candidates.probing import Witness, Witnesses
 from torchport.candidates.return_plan import GradientsFound, compared_gradients_of, with_joined
 from torchport.candidates.state_rows import StateRuns, with_state
@@ -110,6 +112,8 @@ class _Run:
     pairs: CallPairs
     stretches: list[Stretch]
     plan: GoldenPlan
+    given_otherwise: dict[str, str]
+    """By call, which of its arguments that are no tensors are not those of the reference."""
 
     def cut(
         self,
@@ -142,11 +146,13 @@ def _run(
     with steps.step("run", "running the candidate"):
         own = run.cut(run.pair.candidate, run.theirs.tensors, state.own).found
     owners = owners_of_parameters(pair.reference.model)
+    parameters = owners, run.ours.tensors, run.theirs.tensors
+    inside = parameters_inside(run.stretches, run.golden, *parameters)
     found = GradientsFound(
         flow=run.golden,
         plan=run.plan,
         why_not=run.pairs.why_not,
-        absent=run.theirs.absent | parameters_inside(run.stretches, run.golden, owners),
+        absent=run.theirs.absent | inside,
         owners=owners,
         golden=run.known,
         shown=shown,
@@ -159,6 +165,8 @@ def _run(
     if measured:
         _add_other_runs(comparison, run, rows, loss)
     comparison.notes = run.pairs.notes
+    comparison.remarks = _remarks(run, inside)
+    comparison.given_otherwise = run.given_otherwise
     comparison.precision = pair.precision
     models = ComparedModels(run.pair, run.plan, run.plan.without_outputs)
     comparison.subject = ComparedGradients(
@@ -171,13 +179,16 @@ def _both(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, sc
     ours = parameters_of_reference(pair)
     theirs = parameters_of_candidate(pair, ours.tensors)
     golden, candidate = Flow(values=scratch.store()), Flow(values=scratch.store())
+    plain, others = PlainArguments(), PlainArguments()
     known, arrived = scratch.store(), scratch.store()
     with steps.step("capture", "running the reference"):
-        expected = _flow(pair.reference, golden, loss, ours.tensors, known, state.golden)
+        expected = _flow(pair.reference, golden, loss, ours.tensors, known, Witnesses(state.golden, plain))
         if not known:
             raise UsageError("TP0801", f"no gradient flows in {pair.reference.root}: nothing can be compared")
     with steps.step("run", "running the candidate"):
-        got = _flow(pair.candidate, candidate, loss, theirs.tensors, arrived, state.chained)
+        got = _flow(
+            pair.candidate, candidate, loss, theirs.tensors, arrived, Witnesses(state.chained, others)
+        )
     if not leaves.is_same_structure(got, expected):
         message = (
             f"the candidate returns {leaves.described(got)} where {leaves.described(expected)} was expected"
@@ -190,7 +201,17 @@ def _both(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, sc
     plan = make_plan(golden, candidate, pairs, source=partial(source_of, pair, pairs, candidate))
     plan.values = golden.values
     candidate.values.clear()
-    return _Run(pair, scratch, ours, theirs, golden, known, arrived, pairs, stretches, plan)
+    otherwise = given_otherwise(pairs, plain, others)
+    return _Run(pair, scratch, ours, theirs, golden, known, arrived, pairs, stretches, plan, otherwise)
+
+
+def _remarks(run: _Run, inside: Collection[str]) -> tuple[str, ...]:
+    """What is not compared; `inside` are the parameters of layers that are computed as one."""
+    absent = {name: why for name, why in run.theirs.absent.items() if name not in inside}
+    as_one = dict.fromkeys(
+        inside, "the candidate computes their layers as one with others, with other weights"
+    )
+    return (*notes_on("layer", run.pairs.why_not), *notes_on("parameter", {**absent, **as_one}))
 
 
 def _add_other_runs(

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchport.candidates.call_log import CallLog
+from torchport.candidates.left_out import NOT_COMPARED
 from torchport.candidates.places import partners
+from torchport.candidates.recorded_run import RecordedRun
 
-NOT_COMPARED = "not compared: "
 _SAME = 1e-5
 """The distance of two values, as a share of their size, below which they are the same but for rounding."""
 _ALIKE = 1e-2
@@ -46,14 +46,14 @@ class CallPairs:
     notes: dict[str, str]
     """What is not compared of calls that are."""
 
-    def known_as(self, golden: CallLog[Any]) -> dict[str, tuple[str, str]]:
+    def known_as(self, golden: RecordedRun[Any]) -> dict[str, tuple[str, str]]:
         """For each call of the candidate the name and the path of the reference's call that it stands for."""
         return {pair.candidate: (name, golden.calls[name].path) for name, pair in self.calls.items()}
 
 
 def pair_calls(
-    golden: CallLog[Any],
-    candidate: CallLog[Any],
+    golden: RecordedRun[Any],
+    candidate: RecordedRun[Any],
     absent: Mapping[str, str],
     groups: Mapping[str, str],
     closed: Mapping[str, str],
@@ -98,14 +98,16 @@ def pair_calls(
     return CallPairs(ordered, why_not, notes)
 
 
-def _by_group(log: CallLog[Any], groups: Mapping[str, str]) -> dict[str, list[str]]:
+def _by_group(log: RecordedRun[Any], groups: Mapping[str, str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, call in log.calls.items():
         found.setdefault(groups.get(call.path, call.path), []).append(name)
     return found
 
 
-def _errors(partner: Mapping[str, str], golden: CallLog[Any], candidate: CallLog[Any]) -> dict[str, str]:
+def _errors(
+    partner: Mapping[str, str], golden: RecordedRun[Any], candidate: RecordedRun[Any]
+) -> dict[str, str]:
     """Why calls are not compared that end in an error, in either model."""
     found: dict[str, str] = {}
     for name, other in partner.items():
@@ -118,8 +120,8 @@ def _errors(partner: Mapping[str, str], golden: CallLog[Any], candidate: CallLog
 
 @dataclass
 class _Pairing:
-    golden: CallLog[Any]
-    candidate: CallLog[Any]
+    golden: RecordedRun[Any]
+    candidate: RecordedRun[Any]
     partner: dict[str, str] = field(default_factory=dict)
 
     def pair(self, ours: list[str], theirs: list[str]) -> None:
@@ -194,12 +196,14 @@ def _sample(tensor: Tensor) -> Tensor:
     return torch.nan_to_num(wide.abs() if wide.is_complex() else wide, 0.0, 1e30, -1e30)
 
 
-def _tensors_of(name: str, other: str, golden: CallLog[Any], candidate: CallLog[Any]) -> PairedCall:
+def _tensors_of(name: str, other: str, golden: RecordedRun[Any], candidate: RecordedRun[Any]) -> PairedCall:
     inputs = partners(golden.given[name], candidate.given[other])
     return PairedCall(other, inputs, partners(golden.returned[name], candidate.returned[other]))
 
 
-def _left_out(name: str, pair: PairedCall, golden: CallLog[Any], candidate: CallLog[Any]) -> Iterator[str]:
+def _left_out(
+    name: str, pair: PairedCall, golden: RecordedRun[Any], candidate: RecordedRun[Any]
+) -> Iterator[str]:
     sides = (
         ("inputs", "it is given", pair.inputs, golden.given[name], candidate.given[pair.candidate]),
         ("outputs", "it returns", pair.outputs, golden.returned[name], candidate.returned[pair.candidate]),

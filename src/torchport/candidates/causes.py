@@ -24,6 +24,7 @@ from torchport.explain.weights import Others
 from torchport.explain.what_if import WrongValue
 from torchport.parity.judge import judge
 from torchport.parity.result import Divergence, Measured, Operation, Suggestion
+from torchport.trace.plan import operation_key
 from torchport.trace.writing import write_tensors
 
 _MOST_SUSPECTS = 40
@@ -110,7 +111,7 @@ def _operation(suspect: RewrittenSuspect, fault: Fault, culprit: Divergence) -> 
     """With the line of the candidate that stands for it, where the fault is mended, or else the reference's."""
     assert suspect.alignment is not None
     lines = {node.name: node.source for node in suspect.alignment.candidate.graph.root.nodes}
-    key = f"{suspect.plan.root}/{fault.node.name}"
+    key = operation_key(suspect.plan.root, fault.node.name)
     reason = fault.verdict.reason or culprit.reason
     if fault.additional is not None:
         reason = f"the candidate computes it in addition: {reason}"

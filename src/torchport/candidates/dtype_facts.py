@@ -45,7 +45,7 @@ def facts_of(dtypes: DtypeOfCall) -> Iterator[None]:
 def _facts_for(thread: int, dtypes: DtypeOfCall, before: Any) -> Any:
     """A stand-in for `torch.finfo`; other threads, and whoever asks for another dtype, see no difference."""
 
-    class Facts(type):
+    class FinfoOfCall(type):
         def __call__(cls, asked: torch.dtype | None = None) -> Any:
             is_meant = threading.get_ident() == thread and asked == torch.float64
             return before(dtypes.current) if is_meant else before() if asked is None else before(asked)
@@ -53,7 +53,7 @@ def _facts_for(thread: int, dtypes: DtypeOfCall, before: Any) -> Any:
         def __instancecheck__(cls, value: object) -> bool:
             return isinstance(value, _FINFO)
 
-    return Facts("finfo", (), {})
+    return FinfoOfCall("finfo", (), {})
 
 
 class _OwnEps(TorchFunctionMode):

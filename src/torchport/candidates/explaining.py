@@ -25,8 +25,8 @@ from torchport.candidates.isolation import Border
 from torchport.candidates.suspects import ComparedModels, RewrittenSuspect
 from torchport.candidates.traced_call import TracedCall, traced_backward, traced_forward
 from torchport.errors import CaptureError, TorchportError
-from torchport.explain.alignment import CANNOT_COMPUTE
 from torchport.explain.explanation import Cause
+from torchport.explain.noted_run import CANNOT_COMPUTE
 from torchport.explain.suspect import Suspect
 from torchport.parity.result import Divergence
 

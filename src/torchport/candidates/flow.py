@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from torchport.candidates.call_log import CallLog
 from torchport.candidates.checkpoints import is_reentrant, nodes_behind
 from torchport.candidates.leaves import Path
 from torchport.candidates.probing import WatchedCall
+from torchport.candidates.recorded_run import RecordedRun
 from torchport.trace.plan import input_keys, output_keys
 
 Gradients = Mapping[str, Tensor]
@@ -23,7 +23,7 @@ Start = tuple[Tensor | GradientEdge, Tensor | None]
 
 
 @dataclass
-class Flow(CallLog[str]):
+class Flow(RecordedRun[str]):
     """A probe that changes no value, and knows afterwards how to ask for the gradient at each border."""
 
     values: MutableMapping[str, Tensor] = field(default_factory=dict)

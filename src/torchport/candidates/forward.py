@@ -15,18 +15,19 @@ from torch import Tensor, nn
 
 from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
 from torchport.candidates import leaves, precision
-from torchport.candidates.call_log import CallLog
 from torchport.candidates.call_pairing import CallPairs, pair_calls
 from torchport.candidates.coarser import in_candidates_dtypes, must_run_in
 from torchport.candidates.emulated import emulated_forward, run_again
 from torchport.candidates.explaining import ComparedValues
 from torchport.candidates.fusing import fused_stretches, with_fused
 from torchport.candidates.golden import GoldenPlan, Recording, make_plan
+from torchport.candidates.left_out import notes_on
 from torchport.candidates.lockstep import LockStep
-from torchport.candidates.masks import in_form_of
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
+from torchport.candidates.plain_arguments import PlainArguments, given_otherwise
 from torchport.candidates.probing import WatchedCall, Witnesses
+from torchport.candidates.recorded_run import RecordedRun
 from torchport.candidates.state_rows import StateRuns, with_state
 from torchport.candidates.state_watch import StateWatch
 from torchport.candidates.suspects import ComparedModels
@@ -75,10 +76,15 @@ def compare_forward(
 
 def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> Comparison:
     golden, candidate = Recording(), Recording()
+    ours, theirs = PlainArguments(), PlainArguments()
     with steps.step("capture", "running the reference"):
-        expected = leaves.structure(pair.reference.deterministic(golden, witness=state.golden))
+        expected = leaves.structure(
+            pair.reference.deterministic(golden, witness=Witnesses(state.golden, ours))
+        )
     with steps.step("run", "running the candidate"):
-        got = leaves.structure(pair.candidate.deterministic(candidate, witness=state.chained))
+        got = leaves.structure(
+            pair.candidate.deterministic(candidate, witness=Witnesses(state.chained, theirs))
+        )
     if not any(leaf is Tensor for _, leaf in expected):
         raise UsageError("TP0801", f"{pair.reference.root} returns no tensor: there is nothing to compare")
     pairs = pair_calls(golden, candidate, pair.absent, pair.groups, pair.closed)
@@ -94,6 +100,8 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
         order=[name for kind, name in golden.events if kind == "exit"],
         reasons={key: why for name, why in wrong.items() for key in plan.calls[name].outputs},
         notes=pairs.notes,
+        remarks=notes_on("layer", pairs.why_not),
+        given_otherwise=given_otherwise(pairs, ours, theirs),
         labels=_labels(plan),
     )
     if measured:
@@ -117,7 +125,9 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
     return with_state(comparison, state)
 
 
-def source_of(pair: ModelPair, pairs: CallPairs, candidate: CallLog[Any], call: WatchedCall) -> str | None:
+def source_of(
+    pair: ModelPair, pairs: CallPairs, candidate: RecordedRun[Any], call: WatchedCall
+) -> str | None:
     """The candidate's line, where the fault would be mended; the reference's where torch makes the call."""
     if call.parent is None:
         return pair.source or call.source
@@ -143,8 +153,7 @@ def _chained(plan: GoldenPlan, pairs: CallPairs, candidate: Recording, wrong: se
     for name in plan.calls.keys() - wrong:
         pair = pairs.calls[name]
         for key, index in zip(plan.calls[name].outputs, pair.outputs.values(), strict=True):
-            value = candidate.values[candidate.outputs[pair.candidate][index]]
-            found[key] = in_form_of(plan.value(key), value)
+            found[key] = candidate.values[candidate.outputs[pair.candidate][index]]
     return found
 
 

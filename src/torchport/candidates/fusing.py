@@ -1,27 +1,29 @@
 """Layers that a candidate computes as one, such as a convolution into which the norm after it is folded.
 
 Each of them differs by itself, by intention. What they are given and what comes out at their end must agree, so that is
-compared. Only a layer that is of another class in the candidate is looked at, and only if it is wrong by itself.
+compared. Only one of them does anything in the candidate, the work of all; the others return what they are given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchport.candidates.call_log import CallLog
 from torchport.candidates.call_pairing import CallPairs
 from torchport.candidates.golden import make_plan
 from torchport.candidates.lockstep import LockStep
 from torchport.candidates.pair import ModelPair
+from torchport.candidates.recorded_run import RecordedRun
 from torchport.errors import TorchportError
 
 _REACHES = ((1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
-"""How many layers before and after the one of another class are tried, the smallest first."""
+"""How many layers before and after the one that does nothing are tried, the smallest first."""
 _WRONG = 1e-6
 """The error, as a share of the golden value's size, from which a layer is tried together with others."""
 _AGREES = 1e-3
@@ -32,10 +34,10 @@ Stretch = tuple[str, ...]
 
 
 def fused_stretches(
-    pair: ModelPair, golden: CallLog[Any], candidate: CallLog[Any], pairs: CallPairs
+    pair: ModelPair, golden: RecordedRun[Any], candidate: RecordedRun[Any], pairs: CallPairs
 ) -> list[Stretch]:
     """The smallest stretches of calls that the candidate computes as one."""
-    search = _Search(pair, golden, candidate, pairs)
+    search = _FusionSearch(pair, golden, candidate, pairs)
     return search.found() if search.sites else []
 
 
@@ -55,34 +57,53 @@ def with_fused(pairs: CallPairs, stretches: list[Stretch]) -> CallPairs:
 
 
 def parameters_inside(
-    stretches: list[Stretch], golden: CallLog[Any], owners: Mapping[str, list[str]]
+    stretches: list[Stretch],
+    golden: RecordedRun[Any],
+    owners: Mapping[str, list[str]],
+    ours: Mapping[str, Tensor],
+    theirs: Mapping[str, Tensor],
 ) -> dict[str, str]:
-    """For each parameter of modules that are computed as one, why its gradient is not compared."""
+    """For each parameter of modules that are computed as one, why its gradient is not compared.
+
+    It is compared if no parameter of these modules has other values in the candidate, such as those of a product into
+    which an activation is folded.
+    """
     found: dict[str, str] = {}
     for stretch in stretches:
         paths = {golden.calls[name].path for name in stretch}
-        why = f"the candidate computes {' and '.join(stretch)} as one, with other weights"
-        found |= {name: why for name, held_by in owners.items() if paths & set(held_by)}
+        inside = [name for name, held_by in owners.items() if paths & set(held_by)]
+        same = (
+            name in theirs and _is_same(ours[name], theirs[name].to(ours[name].device)) for name in inside
+        )
+        if not all(same):
+            why = f"the candidate computes {' and '.join(stretch)} as one, with other weights"
+            found |= dict.fromkeys(inside, why)
     return found
 
 
 @dataclass
-class _Search:
+class _FusionSearch:
     pair: ModelPair
-    golden: CallLog[Any]
-    candidate: CallLog[Any]
+    golden: RecordedRun[Any]
+    candidate: RecordedRun[Any]
     pairs: CallPairs
 
-    @property
+    @cached_property
     def sites(self) -> list[str]:
-        """The calls of modules without parts that are of another class in the candidate."""
+        """The calls of modules without parts that do something in the reference and nothing in the candidate."""
         callers = {call.parent for call in self.golden.calls.values()}
+        if not any(self._is_of_another_class(name) for name in self.pairs.calls.keys() - callers):
+            return []
         return [
             name
             for name, pair in self.pairs.calls.items()
             if name not in callers
-            and self.golden.calls[name].type != self.candidate.calls[pair.candidate].type
+            and _does_nothing(self.candidate, pair.candidate)
+            and not _does_nothing(self.golden, name)
         ]
+
+    def _is_of_another_class(self, name: str) -> bool:
+        return self.golden.calls[name].type != self.candidate.calls[self.pairs.calls[name].candidate].type
 
     def found(self) -> list[Stretch]:
         alone = self._errors([])
@@ -91,12 +112,18 @@ class _Search:
         for before, after in _REACHES:
             tried = self._tried(open_sites, before, after, {name for one in settled for name in one})
             errors = self._errors([*settled, *tried.values()]) if tried else {}
-            for site, stretch in tried.items():
-                error = errors.get(stretch[-1], 1.0)
-                if error <= min(_AGREES, _BETTER * max(alone[name] for name in stretch)):
+            for stretch in tried.values():
+                if self._agrees(stretch, errors, alone):
                     settled.append(stretch)
-                    open_sites.remove(site)
+                    open_sites = [other for other in open_sites if other not in stretch]
         return settled
+
+    def _agrees(self, stretch: Stretch, errors: Mapping[str, float], alone: Mapping[str, float]) -> bool:
+        """Whether the end is right, and the caller has no other use for what is inside, which would make it wrong."""
+        caller = self._caller(stretch[0])
+        is_unharmed = errors.get(caller, 0.0) <= alone.get(caller, 0.0)
+        is_better = errors.get(stretch[-1], 1.0) <= _BETTER * max(alone[name] for name in stretch)
+        return is_unharmed and is_better and errors[stretch[-1]] <= _AGREES
 
     def _tried(self, sites: list[str], before: int, after: int, taken: set[str]) -> dict[str, Stretch]:
         found: dict[str, Stretch] = {}
@@ -113,31 +140,62 @@ class _Search:
         place = siblings.index(site)
         stretch = tuple(siblings[max(0, place - before) : place + after + 1])
         is_whole = len(stretch) == before + after + 1 and all(name in self.pairs.calls for name in stretch)
-        return stretch if is_whole and all(map(self._feeds, stretch, stretch[1:])) else None
+        return stretch if is_whole and self._may_be_one(stretch) else None
 
-    def _feeds(self, name: str, following: str) -> bool:
-        """Whether a call is given what another one returns, so that what the one changes the other can change back."""
-        returned = [self.golden.value(identity) for identity in self.golden.outputs[name]]
-        given = self.golden.values_given(following)
-        return any(
-            one.shape == other.shape and torch.equal(one, other) for one in returned for other in given
+    def _may_be_one(self, stretch: Stretch) -> bool:
+        """Whether calls feed each other, and all but one do nothing in the candidate, which is of other classes."""
+        others = [self.pairs.calls[name].candidate for name in stretch]
+        return (
+            sum(not _does_nothing(self.candidate, other) for other in others) == 1
+            and any(map(self._is_of_another_class, stretch))
+            and all(_feeds(self.golden, *two) for two in pairwise(stretch))
+            and all(_feeds(self.candidate, *two) for two in pairwise(others))
         )
 
+    def _caller(self, name: str) -> str:
+        """The nearest call around a call that is compared, too."""
+        caller = self.golden.calls[name].parent
+        while caller is not None and caller not in self.pairs.calls:
+            caller = self.golden.calls[caller].parent
+        return caller or self.golden.root
+
     def _errors(self, stretches: list[Stretch]) -> dict[str, float]:
-        """The error of the outputs of each call in lock-step, as a share of the golden value's size."""
+        """The error of what each call computes in lock-step: its outputs, and what it gives to the calls that it makes.
+
+        It is a share of the golden value's size.
+        """
         plan = make_plan(
             self.golden, self.candidate, with_fused(self.pairs, stretches), source=lambda call: call.source
         )
-        probe = LockStep(plan, "candidate", plan.without_outputs | {plan.root})
+        probe = LockStep(plan, "candidate", set(plan.without_outputs))
         try:
             with torch.no_grad():
                 self.pair.candidate.run(probe)
         except TorchportError:
             return {}
-        return {
-            name: max(_errors_of(step.outputs, probe.written, plan.value), default=0.0)
-            for name, step in plan.calls.items()
-        }
+        found = dict.fromkeys(plan.calls, 0.0)
+        for name, step in plan.calls.items():
+            given = [key for key in step.inputs if key in probe.written]
+            for call, keys in ((name, step.outputs), (step.parent or name, given)):
+                found[call] = max([found[call], *_errors_of(keys, probe.written, plan.value)])
+        return found
+
+
+def _does_nothing(run: RecordedRun[Any], name: str) -> bool:
+    """Whether a call returns what it is given."""
+    given = run.values_given(name)
+    returned = [run.value(identity) for identity in run.outputs[name]]
+    return bool(returned) and all(any(_is_same(one, other) for other in given) for one in returned)
+
+
+def _feeds(run: RecordedRun[Any], name: str, following: str) -> bool:
+    """Whether a call is given what another one returns, so that the one can do the other's work."""
+    given = run.values_given(following)
+    return any(_is_same(run.value(identity), other) for identity in run.outputs[name] for other in given)
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and torch.equal(one, other)
 
 
 def _errors_of(keys: Any, written: Mapping[str, Tensor], golden: Any) -> Iterator[float]:

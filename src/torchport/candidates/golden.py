@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchport.candidates.call_log import CallLog
 from torchport.candidates.call_pairing import CallPairs
 from torchport.candidates.leaves import Path
 from torchport.candidates.probing import NotRepeated, WatchedCall
+from torchport.candidates.recorded_run import RecordedRun
 from torchport.trace.plan import Call, Plan, input_key, output_key
 
 TensorIdentity = tuple[int, int]
@@ -30,7 +30,7 @@ def bytes_of(tensor: Tensor) -> bytes:
 
 
 @dataclass
-class Recording(CallLog[TensorIdentity], NotRepeated):
+class Recording(RecordedRun[TensorIdentity], NotRepeated):
     """A probe that changes nothing. One tensor at two borders is one value."""
 
     values: dict[TensorIdentity, Tensor] = field(default_factory=dict)
@@ -83,8 +83,8 @@ class GoldenPlan(Plan):
 
 
 def make_plan(
-    golden: CallLog[Any],
-    candidate: CallLog[Any],
+    golden: RecordedRun[Any],
+    candidate: RecordedRun[Any],
     pairs: CallPairs,
     *,
     source: Callable[[WatchedCall], str | None],
@@ -95,8 +95,8 @@ def make_plan(
 
 @dataclass
 class _Planning:
-    golden: CallLog[Any]
-    candidate: CallLog[Any]
+    golden: RecordedRun[Any]
+    candidate: RecordedRun[Any]
     pairs: CallPairs
     source: Callable[[WatchedCall], str | None]
     owner: dict[Hashable, str] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torchport.candidates.golden import GoldenPlan, TensorIdentity, identity_of
 from torchport.candidates.leaves import Path
 from torchport.candidates.masks import in_form_of, is_same_mask
+from torchport.candidates.places import kind_of
 from torchport.candidates.precision import like
 from torchport.candidates.probing import NotRepeated, WatchedCall
 
@@ -37,8 +38,10 @@ class LockStep(NotRepeated):
         for key, index in at_places(step.inputs, self.plan.places[self.side].given[call.name], places):
             if step.parent is None:
                 self._note(key, tensors[index])
-            else:
-                result[index] = self._given(key, tensors[index])
+                continue
+            if not self._is_handed_on(key, tensors[index]):
+                self.written[key] = in_form_of(self.plan.value(key), tensors[index]).detach().clone()
+            result[index] = self._golden(key, tensors[index])
         return result
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
@@ -47,27 +50,36 @@ class LockStep(NotRepeated):
             return tensors
         result = list(tensors)
         for key, index in at_places(step.outputs, self.plan.places[self.side].returned[call.name], places):
-            result[index] = self._given(key, tensors[index], always=True)
+            self.written[key] = self._returned(key, tensors[index], is_last=step.parent is None)
+            result[index] = self._golden(key, tensors[index])
         return result
 
     def _note(self, key: str, tensor: Tensor) -> None:
         """The model's own input: it is golden as it comes."""
         self.handed[identity_of(tensor)] = (tensor, self.plan.resolve(key))
 
-    def _given(self, key: str, tensor: Tensor, always: bool = False) -> Tensor:
-        stored = self.plan.resolve(key)
-        is_handed_on = identity_of(tensor) in self.handed and self.handed[identity_of(tensor)][1] == stored
+    def _is_handed_on(self, key: str, tensor: Tensor) -> bool:
+        """Whether a tensor is the golden one of this key, as it was handed out."""
+        identity = identity_of(tensor)
+        return identity in self.handed and self.handed[identity][1] == self.plan.resolve(key)
+
+    def _returned(self, key: str, tensor: Tensor, *, is_last: bool) -> Tensor:
+        """What a call returns. A golden tensor may have been cast, or be a mask in another form, to be handed out.
+
+        That is no doing of an inner call that returns it. What the model itself returns must not be in another form.
+        """
         golden = self.plan.value(key)
-        if is_handed_on and always:
-            # It may have been cast to be handed out, which is no doing of the call that returns it.
-            self.written[key] = golden
-        elif not is_handed_on:
-            self.written[key] = in_form_of(golden, tensor).detach().clone()
-        if is_handed_on or golden.shape != tensor.shape:
+        is_changed = is_last and kind_of(tensor) != kind_of(golden)
+        return golden if self._is_handed_on(key, tensor) and not is_changed else tensor.detach().clone()
+
+    def _golden(self, key: str, tensor: Tensor) -> Tensor:
+        """The golden tensor in the place of one that a call is given or returns, in the form of that one."""
+        golden = self.plan.value(key)
+        if self._is_handed_on(key, tensor) or golden.shape != tensor.shape:
             return tensor
         is_same = _is_equal(golden, tensor) or is_same_mask(golden, tensor)
         expected = tensor if is_same else like(in_form_of(tensor, golden), tensor)
-        self.handed[identity_of(expected)] = (expected, stored)
+        self.handed[identity_of(expected)] = (expected, self.plan.resolve(key))
         return expected
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from torchport.candidates import leaves, precision, probing
-from torchport.candidates.call_pairing import NOT_COMPARED
 from torchport.candidates.functions import FunctionModule
+from torchport.candidates.left_out import BY_MAP, NOT_COMPARED, ONLY_OUTPUTS
 from torchport.candidates.names import Map, renamed
 from torchport.candidates.paths import buffers_of, modules_of, own_parameters, parameters_of
 from torchport.candidates.watched_model import WatchedModel
@@ -167,9 +167,9 @@ def _matched(
         modules = [everything[target] for target in targets if target in everything]
         hidden = [module for module in modules if module not in visible]
         if not targets:
-            absent[path] = "map= leaves it out"
+            absent[path] = BY_MAP
         elif not layers:
-            absent[path] = "only the outputs are compared"
+            absent[path] = ONLY_OUTPUTS
         elif kind is not None:
             absent[path] = f"the candidate is {kind}, and what is inside it is not seen"
         elif not modules:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from torchport.candidates.left_out import BY_MAP
 from torchport.candidates.pair import ModelPair
 from torchport.candidates.paths import own_parameters, parameters_of, uncompiled
 from torchport.errors import UsageError
@@ -38,7 +39,7 @@ def parameters_of_candidate(pair: ModelPair, ours: Mapping[str, Tensor]) -> Para
         if there:
             tensors[name] = there[0]
         elif targets == [None]:
-            absent[name] = "map= leaves it out"
+            absent[name] = BY_MAP
         else:
             absent[name] = "the candidate has no such parameter"
     return Parameters(tensors, absent)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from torchport.candidates import leaves
 
-_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,9 @@ def inputs_of(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[list[tuple[leaves.Path, Tensor]], list[leaves.Path]]:
     """The tensors that a call is given, in the order of forward's parameters, and where they are among these."""
-    by_position, names = _parameters(module)
+    parameters = forward_parameters(module)
+    names = [one.name for one in parameters]
+    by_position = sum(one.kind in BY_POSITION for one in parameters)
 
     def rank(found: tuple[leaves.Path, Tensor]) -> int:
         side, key = found[0][:2]
@@ -155,29 +157,24 @@ def inputs_of(
     return found, [named(place) for place, _ in found]
 
 
-def _parameters(module: nn.Module) -> tuple[int, tuple[str, ...]]:
-    """How many parameters of forward can be given by position, and the names of all, these first.
-
-    None are known if forward is not written in Python.
-    """
+def forward_parameters(module: nn.Module) -> tuple[inspect.Parameter, ...]:
+    """The parameters of forward, those that can be given by position first; none are known if it is not in Python."""
     if "forward" in vars(module) or isinstance(module, torch.jit.ScriptModule):
         return _read_parameters(module.forward)
     return _parameters_of_method(type(module).forward)
 
 
 @lru_cache(maxsize=4096)
-def _parameters_of_method(forward: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
-    count, names = _read_parameters(forward)
-    return max(0, count - 1), names[1:]
+def _parameters_of_method(forward: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    return _read_parameters(forward)[1:]
 
 
-def _read_parameters(forward: Callable[..., Any]) -> tuple[int, tuple[str, ...]]:
+def _read_parameters(forward: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
     try:
         parameters = inspect.signature(forward).parameters.values()
     except (TypeError, ValueError):
-        return 0, ()
-    first = [one.name for one in parameters if one.kind in _BY_POSITION]
-    return len(first), (*first, *(one.name for one in parameters if one.kind is one.KEYWORD_ONLY))
+        return ()
+    return tuple(one for one in parameters if one.kind in (*BY_POSITION, one.KEYWORD_ONLY))
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:

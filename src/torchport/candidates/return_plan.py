@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from torchport.candidates.call_pairing import NOT_COMPARED
 from torchport.candidates.flow import Flow, Gradients
 from torchport.candidates.golden import GoldenPlan
+from torchport.candidates.left_out import NO_GRADIENT, NOT_COMPARED
 from torchport.candidates.parameter_rows import JoinedRows, ParameterRow, rows_of
 from torchport.candidates.probing import WatchedCall
 from torchport.candidates.stored_tensors import ChosenTensors, StoredTensors
@@ -143,7 +143,7 @@ class _Return:
         by_path = {call.path: call for call in self.found.flow.calls.values()}
         kind = _type(by_path.get(owner, home).type, leaf)
         if not self._is_judged(name):
-            why = NOT_COMPARED + self.found.absent.get(name, "no gradient flows to it in either")
+            why = NOT_COMPARED + self.found.absent.get(name, NO_GRADIENT)
             self._skip(
                 WatchedCall(name, owner, kind, self.found.plan.calls[home.name].source, home.name), why
             )

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from torchport.candidates.call_pairing import NOT_COMPARED
 from torchport.candidates.golden import GoldenPlan
+from torchport.candidates.left_out import BY_MAP, NO_SUCH_STATE, NOT_COMPARED, named
 from torchport.candidates.pair import ModelPair
 from torchport.candidates.probing import WatchedCall
 from torchport.candidates.state_watch import INPUT, StateWatch
@@ -21,8 +21,6 @@ from torchport.candidates.verdict import Comparison, not_compared
 from torchport.candidates.watched_model import WatchedModel
 from torchport.trace.plan import Call
 from torchport.trace.residual import residual
-
-_MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
@@ -94,20 +92,15 @@ def with_state(comparison: Comparison, runs: StateRuns, *, first: bool = False) 
     written, others = runs.written, runs.only_the_candidates
     remarks = list(comparison.remarks)
     if others:
-        remarks.append(f"the candidate writes to {_named(others)}, which the reference does not have")
+        remarks.append(f"the candidate writes to {named(others)}, which the reference does not have")
     if written and not runs.is_compared:
-        remarks.append(f"the forward pass writes to {_named(written)}: not compared without state=True")
+        remarks.append(f"the forward pass writes to {named(written)}: not compared without state=True")
     comparison = replace(comparison, remarks=tuple(remarks))
     if not runs.is_compared:
         return comparison
     for name in reversed(written) if first else written:
         comparison = _with_row(comparison, _row(comparison, runs, name), first)
     return comparison
-
-
-def _named(names: list[str]) -> str:
-    rest = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + rest
 
 
 def _row(comparison: Comparison, runs: StateRuns, name: str) -> _Row:
@@ -117,7 +110,7 @@ def _row(comparison: Comparison, runs: StateRuns, name: str) -> _Row:
     chained = None if partner is None else runs.chained.value(partner)
     why_not = None
     if chained is None:
-        why_not = "map= leaves it out" if partner is None else "the candidate has no such state"
+        why_not = BY_MAP if partner is None else NO_SUCH_STATE
     return _Row(
         name=f"{name} after the call" if name in comparison.order else name,
         path=path,

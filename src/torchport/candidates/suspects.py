@@ -16,8 +16,9 @@ from torchport.candidates.pair import ModelPair, undisturbed
 from torchport.candidates.traced_call import TracedCall, WeightNaming
 from torchport.candidates.weight_names import NamedWeights, weights_of_candidate, weights_of_reference
 from torchport.errors import TorchportError
-from torchport.explain.alignment import CANNOT_COMPUTE, Alignment
+from torchport.explain.alignment import Alignment
 from torchport.explain.drill import unexplained
+from torchport.explain.noted_run import CANNOT_COMPUTE
 from torchport.explain.slice import Slice
 from torchport.explain.suspect import Suspect, as_capture
 

@@ -47,6 +47,8 @@ class Comparison:
     """By key, what the value is, where it is neither input nor output of a call."""
     notes: dict[str, str] = field(default_factory=dict)
     """By layer, what of it is not compared, and why."""
+    given_otherwise: Mapping[str, str] = field(default_factory=dict)
+    """By layer, which of its arguments that are no tensors are not those of the reference."""
     remarks: tuple[str, ...] = ()
     """What is true of the comparison as a whole, and a user should know."""
     precision: str | None = None
@@ -161,7 +163,9 @@ def _divergence(divergence: Divergence, comparison: Comparison) -> Divergence:
     key = divergence.key or ""
     is_missing = divergence.metrics is None
     update = {
-        "reason": _in_words(divergence.reason, key, is_missing, comparison),
+        "reason": _with_arguments(
+            divergence.layer, _in_words(divergence.reason, key, is_missing, comparison), comparison
+        ),
         "what": comparison.labels.get(key, divergence.what),
         "metrics": _measured(divergence.metrics, comparison),
     }
@@ -175,12 +179,20 @@ def _layer(layer: Layer, comparison: Comparison) -> Layer:
         "uncompared": comparison.notes.get(layer.name),
     }
     if layer.failure is None:
-        update["reason"] = comparison.notes.get(layer.name, layer.reason)
+        otherwise = comparison.given_otherwise.get(layer.name)
+        update["reason"] = comparison.notes.get(layer.name, layer.reason) or otherwise
     else:
         failure = layer.failure
         reason = _in_words(failure.reason, failure.key, failure.is_missing, comparison)
-        update["reason"] = f"{comparison.labels.get(failure.key, failure.what)}: {reason}"
+        reason = f"{comparison.labels.get(failure.key, failure.what)}: {reason}"
+        update["reason"] = _with_arguments(layer.name, reason, comparison)
     return layer.model_copy(update=update)
+
+
+def _with_arguments(layer: str, reason: str, comparison: Comparison) -> str:
+    """The reason, with what a layer is given otherwise than in the reference, for which it is not at fault."""
+    otherwise = comparison.given_otherwise.get(layer)
+    return reason if otherwise is None else f"{reason}; {otherwise}"
 
 
 def _in_words(reason: str, key: str, is_missing: bool, comparison: Comparison) -> str:

@@ -15,7 +15,6 @@ import torch
 
 from torchport.capture import graph as g
 from torchport.capture.plan import make_plan
-from torchport.explain.noted_run import CANNOT_COMPUTE as CANNOT_COMPUTE
 from torchport.explain.noted_run import NotedRun
 from torchport.explain.slice import downstream
 from torchport.parity.metrics import Metrics, compare

@@ -17,7 +17,7 @@ Identity = TypeVar("Identity", bound=Hashable)
 
 
 @dataclass
-class CallLog(Generic[Identity]):
+class RecordedRun(Generic[Identity]):
     """The calls in order, the identity of each tensor at their borders, and the values by identity."""
 
     calls: dict[str, WatchedCall] = field(default_factory=dict)
