@@ -37,7 +37,9 @@ class Finding(NamedTuple):
 
 def lacks_truth_of(metrics: Metrics) -> bool:
     """Whether a value floats and its truth is not known, as that of a float64 or complex value never is."""
-    if metrics.numel == 0 or dtypes.class_of(metrics.golden_dtype) in ("bool", "int"):
+    if metrics.numel == 0 or metrics.incomparable is not None:
+        return False
+    if dtypes.class_of(metrics.golden_dtype) in ("bool", "int"):
         return False
     return metrics.noise is None or metrics.noise.unknown > 0
 
