@@ -1,0 +1,146 @@
+"""The data model of a neuron graph: groups of neurons that do the same work, wired to each other.
+
+A neuron has a number, its id. The neurons of a group have consecutive ids, so that a group is an array and not a heap of
+objects. Five kinds of neuron compute something; inputs and constants only have a value. Views, slices and concatenations
+are wiring: they say whose values arrive where, and have no neurons.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from torchport.capture.graph import Dim
+
+
+class Kind(StrEnum):
+    """What the neurons of a group do with the values that arrive."""
+
+    INPUT = "input"
+    CONSTANT = "constant"
+    WEIGHTED_SUM = "weighted sum"
+    FUNCTION = "function"
+    PRODUCT = "product"
+    REDUCTION = "reduction"
+    SELECTION = "selection"
+    WIRING = "wiring"
+
+    @property
+    def has_neurons(self) -> bool:
+        return self is not Kind.WIRING
+
+
+@dataclass(frozen=True)
+class Port:
+    """What a group gives: `index` picks one of several results, as of a selection that gives values and places."""
+
+    group: str
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Form:
+    """The shape and the dtype of one result of a group, for the example inputs."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neurons of one kind that do the same work, or a piece of wiring, which has none."""
+
+    name: str
+    kind: Kind
+    work: str
+    """What they do, such as `dense`, `relu`, `sum` or `gather`: a row of the table of their kind."""
+    inputs: tuple[Port, ...]
+    results: tuple[Form, ...]
+    first: int
+    """The id of the first neuron."""
+    layer: str = ""
+    """The layer of the model that the group belongs to."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Numbers that the work needs. A free size is a `Sym`."""
+    weights: dict[str, str] = field(default_factory=dict)
+    """The arrays that the work needs, from what each is for (`weight`, `bias`) to its name."""
+
+    @property
+    def neurons(self) -> int:
+        """How many neurons there are: one for each element of each result."""
+        return sum(form.size for form in self.results) if self.kind.has_neurons else 0
+
+    @property
+    def ids(self) -> range:
+        return range(self.first, self.first + self.neurons)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Groups that belong together, such as those of a softmax, and the operation of torch that does their work at once."""
+
+    name: str
+    operation: str
+    args: tuple[Any, ...]
+    """As those of a node of a captured graph; a `Port` is the value of a group outside."""
+    kwargs: dict[str, Any]
+    groups: tuple[Group, ...]
+    outputs: tuple[Port, ...]
+    """Which groups inside give the results."""
+    layer: str = ""
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Border:
+    """The place at which a layer begins or ends: what passes here is a value of the trace."""
+
+    name: str
+    key: str
+    value: Port
+
+
+Step = Assembly | Border
+
+
+@dataclass(frozen=True)
+class FreeSize:
+    """A size that inputs may choose: the input and the axis it is read from."""
+
+    name: str
+    input: int
+    axis: int
+    example: int
+
+
+@dataclass(frozen=True)
+class NeuronGraph:
+    """Everything but the arrays: the steps in the order in which they can be computed."""
+
+    name: str
+    inputs: tuple[Group, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Port, ...]
+    free: tuple[FreeSize, ...] = ()
+
+    def groups(self) -> Iterator[Group]:
+        yield from self.inputs
+        for step in self.steps:
+            if isinstance(step, Assembly):
+                yield from step.groups
+
+    @property
+    def neurons(self) -> int:
+        return sum(group.neurons for group in self.groups())
+
+
+def evaluated(dims: tuple[Dim, ...], example: dict[str, int]) -> tuple[int, ...]:
+    """A shape for the example inputs."""
+    return tuple(dim if isinstance(dim, int) else dim.evaluate(example) for dim in dims)
