@@ -1,0 +1,160 @@
+"""From a captured graph to a graph of neurons.
+
+The modules are walked in the order in which they run. Each operation becomes an assembly of groups by its recipe; where
+a layer begins and ends is a border, at which values are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from torchport.capture import graph as g
+from torchport.capture import operations
+from torchport.capture.plan import make_plan
+from torchport.targets.base import Todo
+from torchport.targets.marble.composer import Composer, Unsupported, Value, Weight
+from torchport.targets.marble.groups import Assembly, Border, Form, FreeSize, Group, Kind, NeuronGraph, Port, Step
+from torchport.targets.marble.recipes import RECIPES
+from torchport.trace.plan import Call, operation_key
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A neuron graph, the arrays that its recipes made, and what no recipe expresses."""
+
+    graph: NeuronGraph
+    made: dict[str, Tensor]
+    todos: tuple[Todo, ...]
+
+
+def convert(graph: g.Graph, shapes: Mapping[str, tuple[int, ...]]) -> Converted:
+    """The graph of neurons for example inputs of these shapes."""
+    return _Conversion(graph, graph.bindings(shapes)).run()
+
+
+@dataclass
+class _Conversion:
+    graph: g.Graph
+    sizes: dict[str, int]
+    steps: list[Step] = field(default_factory=list)
+    made: dict[str, Tensor] = field(default_factory=dict)
+    todos: list[Todo] = field(default_factory=list)
+    first: int = 0
+
+    def run(self) -> Converted:
+        plan = make_plan(self.graph)
+        self.calls = iter([name for kind, name in plan.events if kind == "enter"])
+        self.plan = plan
+        root = self.graph.root
+        inputs = [self._input(item) for item in root.inputs]
+        given = [Value(Port(group.name), group.results[0]) for group in inputs]
+        outputs = self._call(root, given)
+        free = tuple(self._free(symbol) for symbol in self.graph.symbols)
+        made = NeuronGraph(
+            self.graph.name, tuple(inputs), tuple(self.steps), tuple(value.port for value in outputs), free
+        )
+        return Converted(made, self.made, tuple(self.todos))
+
+    def _input(self, item: g.Input) -> Group:
+        form = self._form(item.meta)
+        group = Group(item.name, Kind.INPUT, "given", (), (form,), self.first)
+        self.first += group.neurons
+        return group
+
+    def _free(self, symbol: g.Symbol) -> FreeSize:
+        names = [item.name for item in self.graph.root.inputs]
+        return FreeSize(symbol.name, names.index(symbol.input), symbol.axis, self.sizes[symbol.name])
+
+    def _form(self, meta: g.TensorMeta) -> Form:
+        shape = tuple(dim if isinstance(dim, int) else dim.evaluate(self.sizes) for dim in meta.shape)
+        return Form(shape, meta.dtype)
+
+    def _call(self, module: g.Module, given: list[Value]) -> list[Value]:
+        call = self.plan.calls[next(self.calls)]
+        values: dict[str, list[Value]] = {}
+        for item, key, value in zip(module.inputs, call.inputs, given, strict=True):
+            values[item.name] = [self._border(key, value)]
+        for node in module.nodes:
+            if node.op == g.CALL:
+                assert node.target is not None
+                inner = [self._value(ref, values, module) for ref in node.args]
+                handed = [self._as_value(one, call, node) for one in inner]
+                values[node.name] = self._call(self.graph.modules[node.target], handed)
+            else:
+                values[node.name] = self._operation(node, values, module, call)
+        results = [self._as_value(self._value(ref, values, module), call, None) for ref in module.outputs]
+        return [self._border(key, value) for key, value in zip(call.outputs, results, strict=True)]
+
+    def _border(self, key: str, value: Value) -> Value:
+        self.steps.append(Border(f"border:{key}", key, value.port))
+        return Value(Port(f"border:{key}"), value.form)
+
+    def _value(self, ref: g.Ref, values: Mapping[str, list[Value]], module: g.Module) -> Value | Weight:
+        if ref.name in module.params:
+            name = module.params[ref.name]
+            weight = self.graph.weights[name]
+            while weight.tied_to is not None:
+                name, weight = weight.tied_to, self.graph.weights[weight.tied_to]
+            return Weight(name, self._form(weight.meta))
+        return values[ref.name][ref.index]
+
+    def _as_value(self, operand: Value | Weight, call: Call, node: g.Node | None) -> Value:
+        """A weight that is handed on as it is becomes neurons that never change."""
+        if isinstance(operand, Value):
+            return operand
+        composer = self._composer(f"{call.name}/{operand.name}", call)
+        value = composer.constant(operand)
+        return self._assembled(composer, "torchport.constant.default", (), {}, [value], None)[0]
+
+    def _operation(
+        self, node: g.Node, values: Mapping[str, list[Value]], module: g.Module, call: Call
+    ) -> list[Value]:
+        def known(arg: g.Arg) -> Any:
+            return self._value(arg, values, module) if isinstance(arg, g.Ref) else arg
+
+        args, kwargs = g.map_args(node.args, known), g.map_args(node.kwargs, known)
+        composer = self._composer(operation_key(call.name, node.name), call)
+        try:
+            made = RECIPES[node.op](composer, **_given(node.op, args, kwargs))
+        except (KeyError, Unsupported) as error:
+            return self._todo(node, call, error)
+        results = made if isinstance(made, list) else [made]
+        return self._assembled(composer, node.op, args, kwargs, results, node.source)
+
+    def _composer(self, prefix: str, call: Call) -> Composer:
+        return Composer(prefix, call.name, self.sizes, self.first)
+
+    def _assembled(
+        self,
+        composer: Composer,
+        operation: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        results: list[Value],
+        source: str | None,
+    ) -> list[Value]:
+        self.first = composer.first
+        self.made |= composer.made
+        name = f"{composer.prefix}!"
+        outputs = tuple(value.port for value in results)
+        groups = tuple(composer.groups)
+        step = Assembly(name, operation, args, kwargs, groups, outputs, composer.layer, source)
+        self.steps.append(step)
+        return [Value(Port(name, index), value.form) for index, value in enumerate(results)]
+
+    def _todo(self, node: g.Node, call: Call, error: Exception) -> list[Value]:
+        reason = error.reason if isinstance(error, Unsupported) else "no recipe expresses it as neurons"
+        self.todos.append(Todo(op=node.op, layer=call.name, source=node.source, reason=reason))
+        return [
+            Value(Port(f"{call.name}/{node.name}!", index), self._form(meta))
+            for index, meta in enumerate(node.outputs)
+            if meta is not None
+        ]
+
+
+def _given(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    return operations.given(operation, args, kwargs)

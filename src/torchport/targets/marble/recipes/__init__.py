@@ -1,0 +1,14 @@
+"""How operations of torch are expressed as neurons; importing the topics fills the table."""
+
+from torchport.targets.marble.recipes import (
+    arithmetic,
+    functions,
+    norms,
+    products,
+    reductions,
+    selections,
+    wiring,
+)
+from torchport.targets.marble.recipes.registry import RECIPES, recipe
+
+__all__ = ["RECIPES", "arithmetic", "functions", "norms", "products", "recipe", "reductions", "selections", "wiring"]

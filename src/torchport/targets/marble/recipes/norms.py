@@ -1,0 +1,136 @@
+"""Softmax and normalisations, as the sums, functions and products that they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torchport.targets.marble.composer import Composer, Operand, Unsupported, Value, Weight
+from torchport.targets.marble.recipes.arithmetic import as_value, fits
+from torchport.targets.marble.recipes.registry import recipe
+
+
+@recipe("aten.softmax.int", "aten._softmax.default")
+def softmax_recipe(c: Composer, self: Operand, dim: int, **rest: Any) -> Value:
+    return softmax(c, _cast(c, as_value(c, self), rest.get("dtype")), dim)
+
+
+@recipe("aten.log_softmax.int", "aten._log_softmax.default")
+def log_softmax(c: Composer, self: Operand, dim: int, **rest: Any) -> Value:
+    value = _cast(c, as_value(c, self), rest.get("dtype"))
+    below = _below_the_largest(c, value, dim)
+    total = c.reduce("sum", c.function("aten.exp.default", below), [dim], keepdim=True)
+    return c.weighted((below, 1), (c.function("aten.log.default", total), -1))
+
+
+def softmax(c: Composer, value: Value, dim: int) -> Value:
+    powers = c.function("aten.exp.default", _below_the_largest(c, value, dim))
+    total = c.reduce("sum", powers, [dim], keepdim=True)
+    return c.product(powers, c.function("aten.reciprocal.default", total))
+
+
+def _below_the_largest(c: Composer, value: Value, dim: int) -> Value:
+    return c.weighted((value, 1), (c.reduce("max", value, [dim], keepdim=True), -1))
+
+
+def _cast(c: Composer, value: Value, dtype: Any) -> Value:
+    return value if dtype is None else c.function("aten._to_copy.default", value, dtype=dtype)
+
+
+@recipe("aten.layer_norm.default")
+def layer_norm(
+    c: Composer,
+    input: Operand,
+    normalized_shape: Sequence[int],
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Value:
+    value = as_value(c, input)
+    dims = list(range(value.rank - len(normalized_shape), value.rank))
+    return scaled(c, standardised(c, value, dims, eps), weight, bias)
+
+
+@recipe("aten.rms_norm.default")
+def rms_norm(
+    c: Composer,
+    input: Operand,
+    normalized_shape: Sequence[int],
+    weight: Operand | None = None,
+    eps: float | None = None,
+) -> Value:
+    value = as_value(c, input)
+    dims = list(range(value.rank - len(normalized_shape), value.rank))
+    least = torch.finfo(torch.float32).eps if eps is None else eps
+    mean = c.reduce("mean", c.product(value, value), dims, keepdim=True)
+    root = c.function("aten.rsqrt.default", c.weighted((mean, 1), bias=least))
+    return scaled(c, c.product(value, root), weight, None)
+
+
+@recipe("aten.group_norm.default")
+def group_norm(
+    c: Composer,
+    input: Operand,
+    num_groups: int,
+    weight: Operand | None = None,
+    bias: Operand | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Value:
+    value = as_value(c, input)
+    grouped = c.reshaped(value, (value.shape[0], num_groups, -1))
+    made = c.reshaped(standardised(c, grouped, [2], eps), value.shape)
+    return scaled(c, made, _along_channels(c, weight, value), _along_channels(c, bias, value))
+
+
+@recipe("aten.batch_norm.default")
+def batch_norm(
+    c: Composer,
+    input: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    running_mean: Operand | None,
+    running_var: Operand | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Value:
+    value = as_value(c, input)
+    if training or running_mean is None or running_var is None:
+        made = standardised(c, value, [axis for axis in range(value.rank) if axis != 1], eps)
+    else:
+        mean, var = (_along_channels(c, one, value) for one in (running_mean, running_var))
+        centred = c.weighted((value, 1), (as_value(c, mean), -1))
+        root = c.function("aten.rsqrt.default", c.weighted((as_value(c, var), 1), bias=eps))
+        made = c.product(centred, root)
+    return scaled(c, made, _along_channels(c, weight, value), _along_channels(c, bias, value))
+
+
+def standardised(c: Composer, value: Value, dims: Sequence[int], eps: float) -> Value:
+    """Values less their mean, over their deviation."""
+    centred = c.weighted((value, 1), (c.reduce("mean", value, dims, keepdim=True), -1))
+    var = c.reduce("mean", c.product(centred, centred), dims, keepdim=True)
+    return c.product(centred, c.function("aten.rsqrt.default", c.weighted((var, 1), bias=eps)))
+
+
+def scaled(c: Composer, value: Value, weight: Operand | None, bias: Operand | None) -> Value:
+    """Values times a weight of the last axes, and a bias."""
+    if weight is None and bias is None:
+        return value
+    if all(one is None or (isinstance(one, Weight) and fits(one, value)) for one in (weight, bias)):
+        return c.weighted((value, 1 if weight is None else weight), bias=bias)  # type: ignore[arg-type]
+    made = value if weight is None else c.product(value, as_value(c, weight))
+    return made if bias is None else c.weighted((made, 1), (as_value(c, bias), 1))
+
+
+def _along_channels(c: Composer, operand: Operand | None, value: Value) -> Any:
+    """A weight with an axis for each of the value's after the channels."""
+    if operand is None:
+        return None
+    if not isinstance(operand, Value | Weight):
+        raise Unsupported("its weight is a number")
+    return c.reshaped(as_value(c, operand), [-1] + [1] * (value.rank - 2))

@@ -1,0 +1,135 @@
+"""What the neurons of a group compute, as one call of torch for the whole group.
+
+In: a group, the values that arrive, and the arrays of the graph. Out: the results of the group. The same works are done
+message by message in `messages`, and the two must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from torchport.capture import graph as g
+from torchport.capture import operations
+from torchport.targets.marble.groups import Group, Kind
+
+Work = Callable[[Sequence[Tensor], Mapping[str, Tensor], Mapping[str, Any]], Any]
+"""Takes the values that arrive, the arrays by what they are for, and the options."""
+Sizes = Mapping[str, int]
+
+
+def compute(group: Group, inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], sizes: Sizes) -> list[Tensor]:
+    """The results of a group; `sizes` are the free sizes of this run."""
+    own = {purpose: arrays[name] for purpose, name in group.weights.items()}
+    options = {name: settled(value, sizes) for name, value in group.options.items()}
+    work = WORKS[group.kind].get(group.work)
+    result = work(inputs, own, options) if work else _operation(group.work, inputs, options)
+    return list(result) if isinstance(result, list | tuple) else [result]
+
+
+def settled(value: Any, sizes: Sizes) -> Any:
+    """An option as torch takes it: free sizes as numbers, dtypes as torch's own."""
+
+    def one(leaf: Any) -> Any:
+        if isinstance(leaf, g.Sym):
+            return leaf.evaluate(sizes)
+        if isinstance(leaf, g.Dtype | g.Layout | g.MemoryFormat):
+            return getattr(torch, leaf.name)
+        return torch.device(leaf.name) if isinstance(leaf, g.Device) else leaf
+
+    return g.map_args(value, one)
+
+
+def _operation(name: str, inputs: Sequence[Tensor], options: Mapping[str, Any]) -> Any:
+    """An operation of torch. The option `order` says which of its arguments arrive, lists of them included."""
+    given = dict(options)
+    waiting = iter(inputs)
+    for argument, count in given.pop("order", []):
+        given[argument] = next(waiting) if count is None else [next(waiting) for _ in range(count)]
+    known = operations.arguments(name)
+    args = [given[one.name] for one in known if not one.is_keyword_only and one.name in given]
+    kwargs = {one.name: given[one.name] for one in known if one.is_keyword_only and one.name in given}
+    return operations.overload(name)(*args, **kwargs)
+
+
+def _aligned(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+    """Each neuron adds one value of every input, times a number or a weight, and its bias."""
+    total: Tensor | None = None
+    for index, (value, factor) in enumerate(zip(inputs, options["factors"], strict=True)):
+        weight = arrays.get(f"weight{index}")
+        term = value if weight is None else value * weight
+        term = term if factor == 1 else term * factor
+        total = term if total is None else total + term
+    assert total is not None
+    bias = arrays.get("bias", options.get("bias"))
+    return total if bias is None else total + bias
+
+
+def _dense(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+    """Each neuron adds all values along the last axis, each times a weight."""
+    return functional.linear(inputs[0], arrays["weight"], arrays.get("bias"))
+
+
+def _convolution(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+    """Each neuron adds the values in its window, times weights that all neurons of a channel share."""
+    return torch.convolution(inputs[0], arrays["weight"], arrays.get("bias"), **options)
+
+
+def _product(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+    total = inputs[0]
+    for value in inputs[1:]:
+        total = total * value
+    return total
+
+
+def _along(reduce: Callable[..., Tensor]) -> Work:
+    """A reduction over some axes, or over all of them."""
+
+    def work(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+        dims = options["dims"] if options["dims"] is not None else list(range(inputs[0].ndim))
+        value = inputs[0] if options.get("dtype") is None else inputs[0].to(options["dtype"])
+        return reduce(value, dims, options["keepdim"]) if dims else value.clone()
+
+    return work
+
+
+def _elementwise(reduce: Callable[[Tensor, Tensor], Tensor]) -> Work:
+    """A reduction of one value of every input."""
+
+    def work(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+        total = inputs[0]
+        for value in inputs[1:]:
+            total = reduce(total, value)
+        return total
+
+    return work
+
+
+def _array(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+    return arrays["value"]
+
+
+WORKS: dict[Kind, dict[str, Work]] = {
+    Kind.INPUT: {},
+    Kind.CONSTANT: {"array": _array},
+    Kind.WEIGHTED_SUM: {"aligned": _aligned, "dense": _dense, "convolution": _convolution},
+    Kind.FUNCTION: {},
+    Kind.PRODUCT: {"product": _product},
+    Kind.REDUCTION: {
+        "sum": _along(torch.sum),
+        "mean": _along(torch.mean),
+        "max": _along(torch.amax),
+        "min": _along(torch.amin),
+        "any": _along(torch.any),
+        "all": _along(torch.all),
+        "larger": _elementwise(torch.maximum),
+        "smaller": _elementwise(torch.minimum),
+    },
+    Kind.SELECTION: {},
+    Kind.WIRING: {},
+}
+"""What is in no table is an operation of torch, by its full name."""
