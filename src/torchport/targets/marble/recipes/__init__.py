@@ -5,10 +5,14 @@ from torchport.targets.marble.recipes import (
     functions,
     norms,
     products,
+    recurrent,
     reductions,
     selections,
     wiring,
 )
 from torchport.targets.marble.recipes.registry import RECIPES, recipe
 
-__all__ = ["RECIPES", "arithmetic", "functions", "norms", "products", "recipe", "reductions", "selections", "wiring"]
+__all__ = [
+    *("RECIPES", "recipe"),
+    *("arithmetic", "functions", "norms", "products", "recurrent", "reductions", "selections", "wiring"),
+]

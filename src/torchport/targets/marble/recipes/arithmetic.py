@@ -85,7 +85,7 @@ rows(
     [
         *(f"aten.{name}.Tensor" for name in "eq ne lt le gt ge remainder fmod".split()),
         *(f"aten.{name}.default" for name in "logical_and logical_or logical_xor atan2".split()),
-        *(f"aten.{name}.Tensor" for name in "bitwise_and bitwise_or bitwise_xor".split()),
+        *(f"aten.{name}.Tensor" for name in "bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__".split()),
         *("aten.floor_divide.default", "aten.div.Tensor_mode", "aten.pow.Tensor_Tensor"),
     ],
 )

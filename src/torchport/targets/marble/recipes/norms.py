@@ -110,6 +110,22 @@ def batch_norm(
     return scaled(c, made, _along_channels(c, weight, value), _along_channels(c, bias, value))
 
 
+@recipe("aten._native_batch_norm_legit_no_training.default")
+def batch_norm_of_statistics(
+    c: Composer,
+    input: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    running_mean: Operand,
+    running_var: Operand,
+    momentum: float,
+    eps: float,
+) -> list[Value]:
+    value = batch_norm(c, input, weight, bias, running_mean, running_var, False, momentum, eps, False)
+    nothing = c.constant(c.array("nothing", torch.empty(0)))
+    return [value, nothing, nothing]
+
+
 def standardised(c: Composer, value: Value, dims: Sequence[int], eps: float) -> Value:
     """Values less their mean, over their deviation."""
     centred = c.weighted((value, 1), (c.reduce("mean", value, dims, keepdim=True), -1))

@@ -90,6 +90,7 @@ rows(
     Kind.WEIGHTED_SUM,
     [
         "aten.cumsum.default",
+        "aten.diff.default",
         *(f"aten.upsample_{name}.vec" for name in "linear1d bilinear2d bicubic2d trilinear3d".split()),
     ],
 )
