@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from torchport import assert_parity, compare_gradients, compare_models
-from torchport.errors import ParityError, UsageError
+from torchport.errors import CaptureError, ParityError, UsageError
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 from torchport.trace.reading import Trace
@@ -223,3 +226,50 @@ def test_a_port_writes_to_no_state() -> None:
     port = object.__new__(Port)
     with pytest.raises(UsageError, match="no state=True"):
         compare_models(Normed(), port, X, state=True)
+
+
+class Drawing(nn.Module):
+    """Draws from a generator that is neither its own nor torch's."""
+
+    def __init__(self, draw: Callable[[], float]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc, self.draw = nn.Linear(32, 32), draw
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x) * (1 + 0.2 * self.draw())  # type: ignore[no-any-return]
+
+
+OUTSIDE = torch.Generator()
+SOURCES: dict[str, Callable[[], float]] = {
+    "Python": random.random,
+    "numpy": lambda: float(np.random.rand()),
+    "numpy's new kind": partial(np.random.default_rng(0).random),
+    "a generator": lambda: torch.rand((), generator=OUTSIDE).item(),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("source", SOURCES)
+def test_random_numbers_from_outside_of_torch_are_refused_and_put_back(compare: Compare, source: str) -> None:
+    before = random.getstate(), str(np.random.get_state())
+    draw = SOURCES[source]
+    with pytest.raises(CaptureError, match="TP0204.*the reference does not give the same result twice"):
+        compare(Drawing(draw), Drawing(draw), X)
+    with pytest.raises(CaptureError, match="TP0204.*the candidate does not give the same result twice"):
+        compare(Drawing(lambda: 0.5), Drawing(draw), X)
+    assert (random.getstate(), str(np.random.get_state())) == before
+
+
+@BOTH
+def test_a_sum_in_another_order_every_time_is_no_random_number(compare: Compare) -> None:
+    class Unordered(nn.Linear):
+        """As torch's kernels that add up by atomic operations, which no seed keeps in order."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            order = torch.randperm(32, generator=OUTSIDE)
+            return (x.unsqueeze(-2) * self.weight)[..., order].sum(-1) + self.bias
+
+    torch.manual_seed(0)
+    model = Unordered(32, 16)
+    assert compare(model, copy.deepcopy(model), X).passed

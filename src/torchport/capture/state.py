@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from torchport.capture import operations
 from torchport.capture.held_values import HeldValues
+from torchport.capture.random_numbers import random_numbers_kept
 from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, pytree, storage_id
 
 _TURN = threading.RLock()
@@ -30,10 +31,9 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 def as_it_was(model: torch.nn.Module) -> Iterator[None]:
     """Within, the model is in eval mode and takes the plain attention path; afterwards it is as before.
 
-    That includes modes, attributes, buffers and torch's random state.
+    That includes modes, attributes, buffers and the random state of torch, Python and numpy.
     """
-    devices = {p.device for p in model.parameters() if p.is_cuda}
-    with alone(), torch.random.fork_rng(devices=[d.index for d in devices]), state_kept(model, runs=False):
+    with alone(), random_numbers_kept(model), state_kept(model, runs=False):
         model.eval()
         yield
 
