@@ -46,7 +46,7 @@ from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
 from torchport.candidates.watched_model import WatchedModel
 from torchport.capture.state import alone
-from torchport.errors import RunError, TorchportError, UsageError
+from torchport.errors import CaptureError, RunError, TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
 from torchport.runs.report import Report
@@ -233,7 +233,14 @@ def _flow(
             found.__setitem__(*gradients.popitem())
         return structure
 
-    return side.deterministic(probe, back, witness)
+    try:
+        return side.deterministic(probe, back, witness)
+    except CaptureError as error:
+        if error.code != "TP0204" or not side.is_repeatable():
+            raise
+        message = f"the {side.label} writes through what a layer returns to what the layer was given"
+        fix = "write to a copy; compare_models compares such a model without its gradients"
+        raise UsageError("TP0801", f"{message}: gradients of its layers cannot be had", fix=fix) from error
 
 
 def _truth(

@@ -105,16 +105,17 @@ class WatchedModel:
         before = global_random_state(self.model)
         first, answer = self.run(probe, lambda result: (result, then(result)), witness)
         is_drawn = before != global_random_state(self.model)
-        second = self.run(Passive())
-        if _are_same(
-            leaves.tensors(first), leaves.tensors(second), _is_same if is_drawn else _is_as_good_as_same
-        ):
+        if _are_same(first, self.run(Passive()), exactly=is_drawn):
             return answer
         raise CaptureError(
             "TP0204",
             f"the {self.label} does not give the same result twice: {self._why_not_the_same(is_drawn)}",
             fix=f"call {self.label}.eval(), or pass random tensors in as inputs",
         )
+
+    def is_repeatable(self) -> bool:
+        """Whether two runs in which nothing is changed give the same outputs."""
+        return _are_same(self.run(Passive()), self.run(Passive()), exactly=False)
 
     def _why_not_the_same(self, is_drawn: bool) -> str:
         if is_training(self.model):
@@ -124,13 +125,11 @@ class WatchedModel:
         return "it works with more than its inputs and its state, such as a random generator from outside"
 
 
-def _are_same(
-    ones: list[tuple[leaves.Path, Tensor]],
-    others: list[tuple[leaves.Path, Tensor]],
-    is_same: Callable[[Tensor, Tensor], bool],
-) -> bool:
+def _are_same(result: Any, again: Any, *, exactly: bool) -> bool:
+    ones, others = leaves.tensors(result), leaves.tensors(again)
     if [(path, tensor.shape) for path, tensor in ones] != [(path, tensor.shape) for path, tensor in others]:
         return False
+    is_same = _is_same if exactly else _is_as_good_as_same
     return all(is_same(one, other) for (_, one), (_, other) in zip(ones, others, strict=True))
 
 
