@@ -273,3 +273,31 @@ def test_a_sum_in_another_order_every_time_is_no_random_number(compare: Compare)
     torch.manual_seed(0)
     model = Unordered(32, 16)
     assert compare(model, copy.deepcopy(model), X).passed
+
+
+class Averaging(nn.Module):
+    """Keeps an average of its inputs, which it multiplies by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc, self.average = nn.Linear(32, 32), nn.Buffer(torch.ones(32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.average.lerp_(x.detach().mean((0, 1)), 0.1)
+        return self.fc(x) * self.average  # type: ignore[no-any-return]
+
+
+@BOTH
+@pytest.mark.parametrize("arithmetic", ["float32", "bf16_sums"])
+def test_a_backward_pass_that_is_pending_can_be_run_after_a_comparison(
+    compare: Compare, arithmetic: str
+) -> None:
+    model, candidate = Averaging(), Averaging()
+    candidate.fc.weight.data.mul_(1.5)
+    x = torch.ones(4, 7, 32, requires_grad=True)
+    before = model.average.clone()
+    pending = model.fc(x * model.average).sum() + candidate.fc(x * candidate.average).sum()
+    assert not compare(model, candidate, X, arithmetic=arithmetic).passed
+    pending.backward()
+    assert torch.equal(model.average, before) and x.grad is not None
