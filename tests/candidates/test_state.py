@@ -301,3 +301,32 @@ def test_a_backward_pass_that_is_pending_can_be_run_after_a_comparison(
     assert not compare(model, candidate, X, arithmetic=arithmetic).passed
     pending.backward()
     assert torch.equal(model.average, before) and x.grad is not None
+
+
+class Cached(nn.Module):
+    """Keeps a table after its first call."""
+
+    table: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.table is None:
+            frequencies = 10000 ** (-torch.arange(0, 32) / 32)
+            self.table = torch.cos((torch.arange(x.shape[-2]).float() * 37.0)[:, None] * frequencies)
+        return x * self.table
+
+
+class Computing(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        frequencies = 1.0 / 10000 ** (torch.arange(0, 32) / 32)
+        return x * torch.cos(torch.outer(torch.arange(x.shape[-2]).float() * 37.0, frequencies))
+
+
+def test_a_table_that_only_the_reference_keeps_is_named_since_its_values_are_exact_in_the_truth() -> None:
+    cold, warm = Cached(), Cached()
+    warm(X)
+    note = "the reference keeps table outside of its weights: in float64 its values are exact"
+    assert compare_models(warm, Computing(), X).notes == (note,)
+    report = compare_models(cold, Computing(), X)
+    assert report.passed and report.notes == ()
+    assert compare_models(warm, copy.deepcopy(warm), X).notes == ()
+    assert warm.table is not None and cold.table is None

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torchport.candidates.call_pairing import NOT_COMPARED
 from torchport.candidates.golden import GoldenPlan
+from torchport.candidates.kept_tensors import remarks_on_kept_tensors
 from torchport.candidates.pair import ModelPair
 from torchport.candidates.probing import WatchedCall
 from torchport.candidates.state_watch import INPUT, StateWatch
@@ -92,7 +93,7 @@ def with_state(comparison: Comparison, runs: StateRuns, *, first: bool = False) 
     The rows come where the module that has the state is left or, with `first`, before all others.
     """
     written, others = runs.written, runs.only_the_candidates
-    remarks = list(comparison.remarks)
+    remarks = [*comparison.remarks, *remarks_on_kept_tensors(runs.pair)]
     if others:
         remarks.append(f"the candidate writes to {_named(others)}, which the reference does not have")
     if written and not runs.is_compared:
