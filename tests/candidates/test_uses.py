@@ -267,3 +267,56 @@ def test_a_parameter_or_a_buffer_that_is_an_expanded_view(compare: Compare) -> N
 
     model = Expanded()
     assert compare(model, honest(model), X[:1].expand(4, 7, 32)).passed
+
+
+class Mapped(nn.Module):
+    """Calls a layer on one row at a time, under a transform of torch.func."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc, self.row, self.out, self.factor = (
+            nn.Linear(32, 32),
+            nn.Linear(32, 32),
+            nn.Linear(32, 8),
+            factor,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.vmap(lambda one: torch.tanh(self.row(one) * self.factor))(self.fc(x))
+        return self.out(rows)  # type: ignore[no-any-return]
+
+
+class Unmapped(Mapped):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(torch.tanh(self.row(self.fc(x)) * self.factor))  # type: ignore[no-any-return]
+
+
+@BOTH
+@pytest.mark.parametrize("rewritten", [Mapped, Unmapped])
+def test_a_layer_inside_a_transform_is_a_part_of_its_caller(
+    compare: Compare, rewritten: type[Mapped]
+) -> None:
+    report = compare(Mapped(), rewritten(), X)
+    assert report.passed and "no float64 truth" not in report.rule
+    wrong = compare(Mapped(), rewritten(1.001), X)
+    assert not wrong.passed
+    assert all(layer(wrong, name).passed for name in ("fc", "out"))
+    if compare is compare_models:
+        assert culprit(wrong) == "Mapped"
+
+
+def test_a_model_whose_layers_differentiate_is_compared_at_the_others() -> None:
+    class Slope(Mapped):
+        def forward(self, x: Tensor) -> Tensor:
+            slope = torch.func.grad(lambda one: self.row(one).square().sum() * self.factor)
+            return self.out(slope(self.fc(x)))  # type: ignore[no-any-return]
+
+    assert compare_models(Slope(), Slope(), X).passed
+    assert culprit(compare_models(Slope(), Slope(1.001), X)) == "Slope"
+
+
+def test_a_comparison_inside_a_transform_is_refused() -> None:
+    model, candidate = net(), net()
+    with pytest.raises(CaptureError, match="TP0205.*torch.func tensor"):
+        torch.vmap(lambda x: compare_models(model, candidate, x))(X)

@@ -14,6 +14,8 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 - `torch.fx.traceback.preserve_node_meta`: a graph that is traced again keeps the user's lines.
 - `torch._decomp.get_decompositions`: an operation as others that it is made of.
 - `torch.autograd.grad_mode._unsafe_preserve_version_counter`: what is put back counts as never written to.
+- `torch._C._functorch`: `peek_interpreter_stack` and `is_functorch_wrapped_tensor`, which tell whether a transform of
+  torch.func, such as `vmap`, is at work.
 - `torch._C`: `_set_grad_enabled`, which stands in graphs as an operation, and `_is_any_autocast_enabled`.
 """
 
@@ -41,6 +43,8 @@ __all__ = [
     "decompositions",
     "is_autocast_on",
     "is_grad_mode",
+    "is_in_transform",
+    "is_of_transform",
     "pytree",
     "storage_id",
     "trace_to_aten",
@@ -80,6 +84,16 @@ def upper_limit(size: torch.SymInt) -> Any:
     """The largest value that tracing allows a symbolic size, as a sympy expression; None if it does not say."""
     environment = size.node.shape_env
     return None if environment is None else environment.bound_sympy(size.node.expr).upper
+
+
+def is_in_transform() -> bool:
+    """Whether a function is run by a transform of torch.func, such as `vmap`: its tensors have no values of their own."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def is_of_transform(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one that a transform of torch.func gives to the function that it runs."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def is_autocast_on() -> bool:
