@@ -3,9 +3,9 @@ handed on."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,8 +30,10 @@ class LockStep(NotRepeated):
     written: dict[str, Tensor] = field(default_factory=dict)
     handed: dict[TensorIdentity, tuple[Tensor, str]] = field(default_factory=dict)
     """The golden tensors that were handed out, and which value each is."""
-    in_memory: dict[int, list[TensorIdentity]] = field(default_factory=lambda: defaultdict(list))
-    """By the memory that they are in, the same tensors."""
+    memory: set[int] = field(default_factory=set)
+    """What these tensors are in."""
+    given: dict[str, list[tuple[Tensor, TensorIdentity]]] = field(default_factory=dict)
+    """By call that is going on, what it was given, as that was before."""
 
     def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         step = self.plan.calls.get(call.name)
@@ -43,6 +45,7 @@ class LockStep(NotRepeated):
                 self._note(key, tensors[index])
             else:
                 result[index] = self._given(key, tensors[index])
+        self.given[call.name] = [(tensor, identity_of(tensor)) for tensor in result]
         return result
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
@@ -50,8 +53,10 @@ class LockStep(NotRepeated):
         if step is None or call.name in self.wrong:
             return tensors
         result = list(tensors)
+        given = self.given.pop(call.name, [])
+        written = {storage_id(tensor) for tensor, before in given if identity_of(tensor) != before}
         for key, index in at_places(step.outputs, self.plan.places[self.side].returned[call.name], places):
-            result[index] = self._given(key, tensors[index], always=True)
+            result[index] = self._given(key, tensors[index], always=True, written=written)
         return result
 
     def _note(self, key: str, tensor: Tensor) -> None:
@@ -59,11 +64,11 @@ class LockStep(NotRepeated):
         self._hand_out(tensor, self.plan.resolve(key))
 
     def _hand_out(self, tensor: Tensor, stored: str) -> None:
-        identity = identity_of(tensor)
-        self.handed[identity] = (tensor, stored)
-        self.in_memory[storage_id(tensor)].append(identity)
+        self.handed[identity_of(tensor)] = (tensor, stored)
+        self.memory.add(storage_id(tensor))
 
-    def _given(self, key: str, tensor: Tensor, always: bool = False) -> Tensor:
+    def _given(self, key: str, tensor: Tensor, always: bool = False, written: Collection[int] = ()) -> Tensor:
+        """The tensor to go on with. `written` is the memory of the call's inputs that it has written to."""
         stored = self.plan.resolve(key)
         is_handed_on = identity_of(tensor) in self.handed and self.handed[identity_of(tensor)][1] == stored
         golden = self.plan.value(key)
@@ -74,28 +79,43 @@ class LockStep(NotRepeated):
             self.written[key] = in_form_of(golden, tensor).detach().clone()
         if is_handed_on or golden.shape != tensor.shape:
             return tensor
-        expected = self._with_golden_values(tensor, golden)
+        expected = self._with_golden_values(tensor, golden, written)
         self._hand_out(expected, stored)
         return expected
 
-    def _with_golden_values(self, tensor: Tensor, golden: Tensor) -> Tensor:
+    def _with_golden_values(self, tensor: Tensor, golden: Tensor, written: Collection[int]) -> Tensor:
         """A tensor of golden values: the tensor itself if it has these, otherwise a copy.
 
         A part of a tensor that was handed out stays a part of it, because the caller may write to one and read both.
-        It has other values than golden ones if a call has written to it, and then they are written, too.
+        Gradients flow through a copy as they do through the tensor, because the caller may differentiate.
         """
         if _is_equal(golden, tensor) or is_same_mask(golden, tensor):
             return tensor
         expected = like(in_form_of(tensor, golden), tensor)
-        others = self.in_memory.get(storage_id(tensor), [])
-        if not others or expected.dtype != tensor.dtype:
-            return expected
-        if torch.equal(expected, tensor):
+        if storage_id(tensor) in self.memory and _is_equal(expected, tensor):
             return tensor
-        is_written = any(identity_of(self.handed[one][0]) != one for one in others)
-        if is_written and not tensor.requires_grad and not _repeats_elements(tensor):
-            return tensor.copy_(expected)
-        return expected
+        if tensor.requires_grad and torch.is_grad_enabled():
+            return with_values(tensor, expected)
+        can_be_written = expected.dtype == tensor.dtype and not _repeats_elements(tensor)
+        return tensor.copy_(expected) if storage_id(tensor) in written and can_be_written else expected
+
+
+class _OtherValues(torch.autograd.Function):
+    """Other values in the place of a tensor's, with the gradient of the tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, values: Tensor) -> Tensor:
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+        return gradient, None
+
+
+def with_values(tensor: Tensor, values: Tensor) -> Tensor:
+    """A tensor with other values that gradients flow through to where the tensor came from."""
+    found: Tensor = _OtherValues.apply(tensor, values)  # type: ignore[no-untyped-call]
+    return found
 
 
 def _is_equal(golden: Tensor, tensor: Tensor) -> bool:

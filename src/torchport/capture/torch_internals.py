@@ -87,7 +87,7 @@ def upper_limit(size: torch.SymInt) -> Any:
 
 
 def is_in_transform() -> bool:
-    """Whether a function is run by a transform of torch.func, such as `vmap`: its tensors have no values of their own."""
+    """Whether a transform of torch.func, such as `vmap`, is at work: its tensors have no values of their own."""
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
