@@ -18,6 +18,7 @@ from torchport.candidates.functions import FunctionModule
 from torchport.candidates.names import Map, renamed
 from torchport.candidates.paths import buffers_of, modules_of, own_parameters, parameters_of
 from torchport.candidates.watched_model import WatchedModel
+from torchport.capture.module_names import must_tell_calls_apart
 from torchport.capture.random_numbers import random_numbers_kept
 from torchport.capture.source import definition
 from torchport.capture.state import alone, state_kept
@@ -98,6 +99,7 @@ def pair_up(
 ) -> ModelPair:
     """Finds the candidate's modules by the reference's paths; a function is one module without parts."""
     _must_be_a_reference(reference)
+    must_tell_calls_apart(reference)
     given = ((args,) if isinstance(args, Tensor) else tuple(args), dict(kwargs or {}))
     leaves.must_be_plain(leaves.tensors(given), f"{type(reference).__name__} is given", None)
     model = _as_module(candidate)
