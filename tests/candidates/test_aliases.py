@@ -120,3 +120,28 @@ def test_golden_values_are_never_written_to_a_buffer_that_is_returned() -> None:
     row = layer(report, "count.mean")
     assert not row.passed and row.own is not None and row.own.max_abs > 1e-4
     assert compare_models(Centred(), Centred(), X, state=True).passed
+
+
+class OwnValue(ThroughAView):
+    """Gives a value of its own to the layer whose result it writes to."""
+
+    def __init__(self, view: nn.Module, is_read: bool) -> None:
+        super().__init__(view)
+        self.is_read = is_read
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.fc(x) / 3
+        part = self.view(hidden).sigmoid_()
+        return hidden * self.factor if self.is_read else part
+
+
+@pytest.mark.parametrize("view", [FirstHalf, nn.Identity, nn.Flatten])
+def test_a_write_that_golden_values_do_not_reach_is_refused_if_it_is_read(view: type[nn.Module]) -> None:
+    with pytest.raises(UsageError, match="TP0801.*the reference writes through what a layer returns"):
+        compare_models(OwnValue(view(), True), OwnValue(view(), True), X)
+    assert compare_models(OwnValue(view(), False), OwnValue(view(), False), X).passed
+
+
+def test_a_layer_that_overwrites_a_value_of_its_caller_is_compared() -> None:
+    report = compare_models(OwnValue(nn.ReLU(inplace=True), False), OwnValue(nn.ReLU(inplace=True), False), X)
+    assert report.passed and "no float64 truth" not in report.rule

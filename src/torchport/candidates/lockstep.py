@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from torchport.candidates.golden import GoldenPlan, TensorIdentity, identity_of
+from torchport.candidates.in_place import HandedInput, handed_inputs
 from torchport.candidates.leaves import Path
 from torchport.candidates.masks import in_form_of, is_same_mask
 from torchport.candidates.precision import like
 from torchport.candidates.probing import NotRepeated, WatchedCall
+from torchport.candidates.twins import Twins
 from torchport.capture.torch_internals import storage_id
 
 
@@ -32,8 +34,9 @@ class LockStep(NotRepeated):
     """The golden tensors that were handed out, and which value each is."""
     memory: set[int] = field(default_factory=set)
     """What these tensors are in."""
-    given: dict[str, list[tuple[Tensor, TensorIdentity]]] = field(default_factory=dict)
-    """By call that is going on, what it was given, as that was before."""
+    given: dict[str, list[HandedInput]] = field(default_factory=dict)
+    """By call that is going on, what it was given."""
+    twins: Twins = field(default_factory=Twins)
 
     def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         step = self.plan.calls.get(call.name)
@@ -45,7 +48,7 @@ class LockStep(NotRepeated):
                 self._note(key, tensors[index])
             else:
                 result[index] = self._given(key, tensors[index])
-        self.given[call.name] = [(tensor, identity_of(tensor)) for tensor in result]
+        self.given[call.name] = handed_inputs(tensors, result)
         return result
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
@@ -54,9 +57,13 @@ class LockStep(NotRepeated):
             return tensors
         result = list(tensors)
         given = self.given.pop(call.name, [])
-        written = {storage_id(tensor) for tensor, before in given if identity_of(tensor) != before}
+        written = {storage_id(one.handed) for one in given if identity_of(one.handed) != one.before}
         for key, index in at_places(step.outputs, self.plan.places[self.side].returned[call.name], places):
             result[index] = self._given(key, tensors[index], always=True, written=written)
+        returned = {storage_id(tensor) for tensor in result}
+        for one in given:
+            if one.handed is not one.original and storage_id(one.handed) in returned:
+                self.twins.pair_up(one.original, one.handed)
         return result
 
     def _note(self, key: str, tensor: Tensor) -> None:
