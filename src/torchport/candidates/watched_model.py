@@ -146,7 +146,7 @@ def _is_as_good_as_same(one: Tensor, other: Tensor) -> bool:
     if not _is_same(one[~is_finite], other[~is_finite]):
         return False
     eps = torch.finfo(one.dtype).eps
-    values, again = one[is_finite].double(), other[is_finite].double()
+    values, again = one[is_finite].detach().double(), other[is_finite].detach().double()
     return _rms(values - again) <= min(_ROUNDINGS * eps, math.sqrt(eps)) * _rms(values)
 
 
