@@ -29,6 +29,7 @@ from torchport.capture.exported import Exported
 from torchport.capture.file_names import Kind, captured_file
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import write_manifest
+from torchport.capture.module_names import must_have_graphs_apart
 from torchport.capture.plan import Plan, make_plan
 from torchport.capture.state import as_it_was, copied, state_kept
 from torchport.capture.values import with_values
@@ -165,6 +166,7 @@ def record(
     If torch.export cannot follow the model, hooks record what can be seen without a graph, and the capture's
     `export_error` says why.
     """
+    must_have_graphs_apart(model)
     given: tuple[Any, ...] = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     named: dict[str, Any] = dict(kwargs or {})
     given, named = where_the_model_is(model, (given, named))
