@@ -20,7 +20,7 @@ from torchport.candidates.golden import bytes_of
 from torchport.candidates.in_place import HandedInput, handed_inputs, write_through
 from torchport.candidates.probing import Probe, WatchedCall, Witness, inputs_of, user_frame
 from torchport.capture.source import definition
-from torchport.capture.torch_internals import is_in_transform
+from torchport.capture.torch_internals import is_in_transform, plain_torch
 from torchport.errors import TorchportError
 
 Shown = Callable[[WatchedCall, list[Tensor], list[leaves.Path]], list[Tensor]]
@@ -169,7 +169,8 @@ class _Watcher:
     def _ours(self, step: Callable[..., Any], *given: Any) -> Any:
         before, self.is_with_probe = self.is_with_probe, True
         try:
-            return step(*given)
+            with plain_torch():
+                return step(*given)
         except BaseException as error:
             self.fault = self.fault or error
             raise

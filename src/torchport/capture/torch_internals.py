@@ -16,7 +16,8 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 - `torch.autograd.grad_mode._unsafe_preserve_version_counter`: what is put back counts as never written to.
 - `torch._C._functorch`: `peek_interpreter_stack` and `is_functorch_wrapped_tensor`, which tell whether a transform of
   torch.func, such as `vmap`, is at work.
-- `torch._C`: `_set_grad_enabled`, which stands in graphs as an operation, and `_is_any_autocast_enabled`.
+- `torch._C`: `_set_grad_enabled`, which stands in graphs as an operation, `_is_any_autocast_enabled`, and
+  `DisableTorchFunction` and `_DisableTorchDispatch`, which keep what is computed within from all modes.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ __all__ = [
     "is_grad_mode",
     "is_in_transform",
     "is_of_transform",
+    "plain_torch",
     "pytree",
     "storage_id",
     "trace_to_aten",
@@ -61,6 +63,13 @@ def decompositions(operations: Sequence[OpOverloadPacket]) -> dict[OpOverload, C
     """For each overload of some operations that torch can take apart, the function that does."""
     found: dict[OpOverload, Callable[..., Any]] = dict(get_decompositions(list(operations)))  # type: ignore[arg-type]
     return found
+
+
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """Within, operations are done as they are, whatever modes are on; faster than `without_modes`."""
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        yield
 
 
 def storage_id(tensor: torch.Tensor) -> int:
