@@ -89,6 +89,8 @@ class LockStep(NotRepeated):
         That is no doing of an inner call that returns it. What the model itself returns must not be in another form.
         """
         golden = self.plan.value(key)
+        if _is_equal(golden, tensor):
+            return golden
         is_changed = is_last and kind_of(tensor) != kind_of(golden)
         return golden if self._is_handed_on(key, tensor) and not is_changed else tensor.detach().clone()
 
