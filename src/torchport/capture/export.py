@@ -16,7 +16,7 @@ from torchport.capture import source, symbols
 from torchport.capture.convert import Converter
 from torchport.capture.exported import Exported
 from torchport.capture.simplify import HANDLED
-from torchport.capture.torch_internals import pytree
+from torchport.capture.torch_internals import preserve_node_meta, pytree
 from torchport.capture.weights import MemoryWeights, Weights
 from torchport.errors import CaptureError
 
@@ -81,14 +81,18 @@ def _run_export(
     shapes = symbols.dynamic_shapes(labels, axes, spec, asked=asked)
     args_shapes, kwargs_shapes = shapes
     try:
-        return torch.export.export(
-            model,
-            example[0],
-            example[1],
-            # torch 2.11 fails on shapes for `**kwargs`, also if they leave no axis free.
-            dynamic_shapes=_by_parameter(model, args_shapes, kwargs_shapes) if any(axes.values()) else None,
-            strict=False,
-        )
+        # Without the context, the operations inside torch.cond and the like lose their lines and modules.
+        with preserve_node_meta():
+            return torch.export.export(
+                model,
+                example[0],
+                example[1],
+                # torch 2.11 fails on shapes for `**kwargs`, also if they leave no axis free.
+                dynamic_shapes=(
+                    _by_parameter(model, args_shapes, kwargs_shapes) if any(axes.values()) else None
+                ),
+                strict=False,
+            )
     except Exception as error:  # torch.export raises whatever the model's code raises
         raise CaptureError(
             "TP0202",

@@ -16,6 +16,8 @@ import torch
 
 from torchport.capture import graph as g
 from torchport.capture import source, symbols
+from torchport.capture.control_flow import operation_for
+from torchport.capture.flow_reader import FlowReader, FoundBody, control_flow_of
 from torchport.capture.torch_internals import OpOverload, is_grad_mode, pytree
 from torchport.errors import CaptureError
 
@@ -37,6 +39,12 @@ class Owner(Protocol):
     def keep_weight(self, name: str, path: str) -> None:
         """Takes the tensor at a path of the traced model into the graph's weights, under a name."""
 
+    def has_module(self, path: str) -> bool:
+        """Whether the model has a module at a path."""
+
+    def path_of_module(self, identity: int) -> str | None:
+        """The path of the module that has this `id`; None if the model has none."""
+
 
 PURE = {"aten.detach_.default": "aten.detach.default"}
 """Operations that work in place without changing values, and the ones that stand for them in a graph."""
@@ -45,8 +53,16 @@ PURE = {"aten.detach_.default": "aten.detach.default"}
 class GraphReader:
     """Reads the fx graph of one module; the fields hold what was found."""
 
-    def __init__(self, owner: Owner, key: str, module: torch.nn.Module, graph: torch.fx.Graph):
-        self.owner, self.key, self.module, self.graph = owner, key, module, graph
+    def __init__(
+        self,
+        owner: Owner,
+        key: str,
+        module: torch.nn.Module,
+        graph: torch.fx.Graph,
+        body: FoundBody | None = None,
+    ):
+        """`body` says what is known of a graph that is the body of control flow."""
+        self.owner, self.key, self.module, self.graph, self.body = owner, key, module, graph, body
         self.inputs: list[g.Input] = []
         self.nodes: list[g.Node] = []
         self.outputs: list[g.Ref] = []
@@ -57,6 +73,8 @@ class GraphReader:
         self.constants: dict[str, str] = {}
         """The names of constants, by their paths in the traced model."""
         self.children: list[str] = []
+        self.bodies: list[FoundBody] = []
+        """The graphs that control flow runs."""
 
     def read(self) -> list[str]:
         handlers = {
@@ -86,6 +104,10 @@ class GraphReader:
         if not isinstance(value, torch.Tensor):
             return
         name = node.name
+        if self.body is not None and node in self.body.weights:
+            self.params[name] = self.body.weights[node]
+            self.refs[node] = g.Ref(name)
+            return
         if self.key == "":
             index = [n for n in self.graph.nodes if n.op == "placeholder"].index(node)
             name = self.owner.labels[index]
@@ -95,13 +117,21 @@ class GraphReader:
     def _get_attr(self, node: torch.fx.Node) -> None:
         target = str(node.target)
         value = operator.attrgetter(target)(self.module)
+        if isinstance(value, torch.fx.GraphModule):
+            return  # A body, which the operation that runs it reads.
         if not isinstance(value, torch.Tensor):
             raise CaptureError(
                 "TP0202",
-                f"the graph holds {type(value).__name__} {target!r}, which is not supported "
-                "(control flow by torch.cond, torch.while_loop or similar)",
+                f"the graph holds {type(value).__name__} {target!r}, which is not supported",
                 where=self.key or None,
                 fix="replace the data-dependent control flow by torch.where",
+            )
+        if self.body is not None:
+            raise CaptureError(
+                "TP0202",
+                f"a tensor is made inside a body of {self.body.type.rpartition('.')[0]}",
+                where=line_of(node),
+                fix="make it before, and use it in the body",
             )
         path = self._within(target)
         name = self.owner.own_name(path) or self._constant(path)
@@ -158,6 +188,9 @@ class GraphReader:
         if node.target is operator.getitem:
             self._getitem(node)
             return
+        if operation_for(node.target) is not None:
+            self._control_flow(node)
+            return
         if not isinstance(node.target, OpOverload):
             raise CaptureError(
                 "TP0202",
@@ -174,8 +207,46 @@ class GraphReader:
                 kwargs={k: self._arg(a) for k, a in node.kwargs.items()},
                 outputs=self._metas(value),
                 source=line_of(node),
+                layer=self._layer(node),
             )
         )
+
+    def _control_flow(self, node: torch.fx.Node) -> None:
+        kind = control_flow_of(node)
+        reader = FlowReader(self.module, self.refs, self.params)
+        bodies = reader.bodies(node, self._free_key(kind.name))
+        self.bodies += bodies
+        self.refs[node] = g.Ref(node.name)
+        self.nodes.append(
+            g.Node(
+                name=node.name,
+                op=kind.op,
+                args=reader.operands(node),
+                kwargs={},
+                outputs=self._metas(node.meta["val"]),
+                source=line_of(node),
+                bodies={role: body.key for role, body in zip(kind.roles, bodies, strict=True)},
+                layer=self._layer(node),
+            )
+        )
+
+    def _free_key(self, name: str) -> str:
+        """The key for control flow of this module: no other control flow has it, and no module of the model."""
+        taken = {body.key.rpartition(".")[0] for body in self.bodies}
+        number, key = 0, f"{self.key}.{name}" if self.key else name
+        base = key
+        while key in taken or self.owner.has_module(g.path_of(key)):
+            number += 1
+            key = f"{base}_{number}"
+        return key
+
+    def _layer(self, node: torch.fx.Node) -> str | None:
+        """The path of the module that runs an operation of a body. A body knows modules by their identities."""
+        if self.body is None:
+            return None
+        known = (key.partition("@")[0] for key in node.meta.get("nn_module_stack") or ())
+        paths = [self.owner.path_of_module(int(key)) for key in known if key.isdecimal()]
+        return next((path for path in reversed(paths) if path is not None), None)
 
     def _getitem(self, node: torch.fx.Node) -> None:
         base, index = node.args

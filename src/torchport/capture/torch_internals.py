@@ -4,7 +4,7 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 
 - `torch.utils._pytree`: `tree_flatten`, `tree_unflatten`, `tree_leaves`, `tree_map_only`, `tree_flatten_with_path`
   and `keystr`. torch.export itself speaks in its terms, and there is no public form of it.
-- `torch._ops`: the classes of what `torch.ops.aten.gelu` and `torch.ops.aten.gelu.default` are.
+- `torch._ops`: the classes of what `torch.ops.aten.gelu`, `torch.ops.aten.gelu.default` and torch.cond's operation are.
 - `torch.utils._python_dispatch.TorchDispatchMode`: to see operations before they run.
 - `torch.fx.experimental.proxy_tensor.make_fx` with `pre_dispatch` and `_allow_non_fake_inputs`.
 - `SymInt.node`: `expr`, and `shape_env.bound_sympy` of the environment that the size is of.
@@ -12,6 +12,7 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 - `torch._guards`: `tracing(None)` to step out of a compilation that is going on, `detect_fake_mode`.
 - `torch.fx.traceback.preserve_node_meta`: a graph that is traced again keeps the user's lines.
 - `torch._decomp.get_decompositions`: an operation as others that it is made of.
+- `torch._higher_order_ops.associative_scan.generic_associative_scan`: the order in which torch combines elements.
 - `torch._C`: `_set_grad_enabled`, which stands in graphs as an operation, and `_is_any_autocast_enabled`.
 """
 
@@ -25,19 +26,23 @@ import torch
 from torch._decomp import get_decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode, tracing
-from torch._ops import OpOverload, OpOverloadPacket
+from torch._higher_order_ops.associative_scan import generic_associative_scan
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
+    "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
     "TorchDispatchMode",
+    "associative_scan",
     "decompositions",
     "is_autocast_on",
     "is_grad_mode",
+    "preserve_node_meta",
     "pytree",
     "storage_id",
     "trace_to_aten",
@@ -48,6 +53,16 @@ __all__ = [
 def decompositions(operations: Sequence[OpOverloadPacket]) -> dict[OpOverload, Callable[..., Any]]:
     """For each overload of some operations that torch can take apart, the function that does."""
     found: dict[OpOverload, Callable[..., Any]] = dict(get_decompositions(list(operations)))  # type: ignore[arg-type]
+    return found
+
+
+def associative_scan(
+    combine: Callable[..., list[torch.Tensor]], xs: Sequence[torch.Tensor], closed_over: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The running combinations of elements along the first axis, combined in the order that eager torch takes."""
+    if len(xs[0]) < 2:
+        return list(xs)
+    found: list[torch.Tensor] = generic_associative_scan(combine, xs, additional_inputs=tuple(closed_over))
     return found
 
 
