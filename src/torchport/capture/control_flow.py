@@ -44,6 +44,9 @@ class ControlFlow:
     run: Callable[..., list[torch.Tensor]]
     """Takes the bodies, then the operands."""
 
+    signatures: Callable[[Sequence[int], int], dict[str, tuple[int, int]]]
+    """For each body how many values it takes and gives, by how many each operand has and how many are given."""
+
     @property
     def name(self) -> str:
         return self.schema.partition("(")[0]
@@ -94,17 +97,40 @@ def _associative_scan(bodies: Bodies, xs: Tensors, closed_over: Tensors) -> list
 
 
 _KINDS = (
-    ControlFlow("torch.cond", ("true", "false"), "cond(Tensor predicate, Tensor[] operands)", _cond),
     ControlFlow(
-        "while_loop", ("condition", "body"), "while_loop(Tensor[] carried, Tensor[] closed_over)", _while_loop
+        "torch.cond",
+        ("true", "false"),
+        "cond(Tensor predicate, Tensor[] operands)",
+        _cond,
+        lambda counts, given: dict.fromkeys(("true", "false"), (counts[1], given)),
     ),
-    ControlFlow("scan", ("body",), "scan(Tensor[] init, Tensor[] xs, Tensor[] closed_over)", _scan),
-    ControlFlow("map", ("body",), "map(Tensor[] xs, Tensor[] closed_over)", _map),
+    ControlFlow(
+        "while_loop",
+        ("condition", "body"),
+        "while_loop(Tensor[] carried, Tensor[] closed_over)",
+        _while_loop,
+        lambda counts, given: {"condition": (sum(counts), 1), "body": (sum(counts), counts[0])},
+    ),
+    ControlFlow(
+        "scan",
+        ("body",),
+        "scan(Tensor[] init, Tensor[] xs, Tensor[] closed_over)",
+        _scan,
+        lambda counts, given: {"body": (sum(counts), given)},
+    ),
+    ControlFlow(
+        "map",
+        ("body",),
+        "map(Tensor[] xs, Tensor[] closed_over)",
+        _map,
+        lambda counts, given: {"body": (sum(counts), given)},
+    ),
     ControlFlow(
         "associative_scan",
         ("body",),
         "associative_scan(Tensor[] xs, Tensor[] closed_over)",
         _associative_scan,
+        lambda counts, given: {"body": (counts[0] + sum(counts), counts[0])},
     ),
 )
 CONTROL_FLOW = {kind.op: kind for kind in _KINDS}
@@ -121,7 +147,7 @@ for _kind in _KINDS:
 
 def operation_for(target: object) -> str | None:
     """The name of our operation for one of torch's that runs graphs; None if there is none."""
-    name = _IN_TORCH.get(target.name()) if isinstance(target, HigherOrderOperator) else None
+    name = _IN_TORCH.get(str(target)) if isinstance(target, HigherOrderOperator) else None
     return None if name is None else f"torchport.{name}.default"
 
 

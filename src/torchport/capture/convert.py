@@ -94,6 +94,9 @@ class Converter:
         for child in children:
             self._module(child, self.tree.get_submodule(child))
 
+    def keep_constant(self, name: str, value: torch.Tensor) -> None:
+        self.weights[name] = value.detach()
+
     def has_module(self, path: str) -> bool:
         return path in self.originals
 

@@ -129,12 +129,25 @@ def _functionalise(
     program: torch.export.ExportedProgram, decompose: Decompose | None
 ) -> torch.export.ExportedProgram:
     """The program without operations in place; high-level operations stay whole unless `decompose` says otherwise."""
+    _hide_constants_of_bodies(program.graph_module)
     table = torch.export.default_decompositions() if decompose is not None else {}
     chosen = {
         op: rule for op, rule in table.items() if str(op) not in HANDLED and decompose and decompose(str(op))
     }
     functional: torch.export.ExportedProgram = program.run_decompositions(chosen)
     return functional
+
+
+def _hide_constants_of_bodies(module: torch.nn.Module) -> None:
+    """Makes tensors that bodies of torch.cond and the like hold plain attributes instead of buffers.
+
+    torch takes the buffers of the whole program for state that is functionalised, and fails on those of bodies.
+    """
+    for body in module.children():
+        for name, tensor in list(body.named_buffers(recurse=False)):
+            delattr(body, name)
+            vars(body)[name] = tensor
+        _hide_constants_of_bodies(body)
 
 
 def weights_of(model: torch.nn.Module, graph: g.Graph, constants: Mapping[str, torch.Tensor]) -> Weights:

@@ -15,9 +15,7 @@ from torchport.capture import graph as g
 from torchport.capture.control_flow import CONTROL_FLOW
 
 
-def with_flow_layers(
-    modules: Mapping[str, g.Module], weights: Mapping[str, g.Weight]
-) -> dict[str, g.Module]:
+def with_flow_layers(modules: Mapping[str, g.Module], weights: Mapping[str, g.Weight]) -> dict[str, g.Module]:
     bodies = g.body_keys(modules)
     result: dict[str, g.Module] = {}
     for key, module in modules.items():

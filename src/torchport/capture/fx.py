@@ -193,6 +193,9 @@ class _FlatGraph:
         kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
         self.kinds[name] = kind if identity(tensor) in self.own_names else "constant"
 
+    def keep_constant(self, name: str, value: torch.Tensor) -> None:
+        raise NotImplementedError("bodies of control flow are only read from torch.export")
+
     def has_module(self, path: str) -> bool:
         return False
 

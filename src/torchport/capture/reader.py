@@ -39,6 +39,9 @@ class Owner(Protocol):
     def keep_weight(self, name: str, path: str) -> None:
         """Takes the tensor at a path of the traced model into the graph's weights, under a name."""
 
+    def keep_constant(self, name: str, value: torch.Tensor) -> None:
+        """Takes a tensor that was made inside a body into the graph's weights, under a name."""
+
     def has_module(self, path: str) -> bool:
         """Whether the model has a module at a path."""
 
@@ -126,16 +129,12 @@ class GraphReader:
                 where=self.key or None,
                 fix="replace the data-dependent control flow by torch.where",
             )
-        if self.body is not None:
-            raise CaptureError(
-                "TP0202",
-                f"a tensor is made inside a body of {self.body.type.rpartition('.')[0]}",
-                where=line_of(node),
-                fix="make it before, and use it in the body",
-            )
         path = self._within(target)
         name = self.owner.own_name(path) or self._constant(path)
-        self.owner.keep_weight(name, path)
+        if self.body is None:
+            self.owner.keep_weight(name, path)
+        else:
+            self.owner.keep_constant(name, value)
         self.params[node.name] = name
         self.refs[node] = g.Ref(node.name)
 

@@ -57,13 +57,15 @@ def decompositions(operations: Sequence[OpOverloadPacket]) -> dict[OpOverload, C
 
 
 def associative_scan(
-    combine: Callable[..., list[torch.Tensor]], xs: Sequence[torch.Tensor], closed_over: Sequence[torch.Tensor]
+    combine: Callable[..., list[torch.Tensor]],
+    xs: Sequence[torch.Tensor],
+    closed_over: Sequence[torch.Tensor],
 ) -> list[torch.Tensor]:
     """The running combinations of elements along the first axis, combined in the order that eager torch takes."""
     if len(xs[0]) < 2:
         return list(xs)
-    found: list[torch.Tensor] = generic_associative_scan(combine, xs, additional_inputs=tuple(closed_over))
-    return found
+    scan: Callable[..., list[torch.Tensor]] = generic_associative_scan
+    return scan(combine, xs, additional_inputs=tuple(closed_over))
 
 
 def storage_id(tensor: torch.Tensor) -> int:
