@@ -45,6 +45,10 @@ class Interpreter:
         self.truth, self.nodes, self.observed = truth, nodes, observed or {}
         self.inside: list[str] = []
         """The names of the calls that have begun and not ended, the innermost last."""
+        self.decides_itself = not truth
+        """Whether branches and loops inside control flow go by what is computed, or by what the model computes."""
+        self.bodies_run: set[str] = set()
+        """The keys of the bodies of control flow that ran."""
         self._taken: list[bool] = []
         """What was decided in bodies so far."""
         self._to_take: Iterator[bool] | None = None
@@ -137,6 +141,7 @@ class Interpreter:
         uses = _last_uses(module)
 
         def run(operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            self.bodies_run.add(module.key)
             names = [item.name for item in module.inputs]
             values: dict[str, Any] = dict(zip(names, operands, strict=True))
             for index, node in enumerate(module.nodes):
@@ -155,11 +160,11 @@ class Interpreter:
     def _decided_as_in_the_model(
         self, node: g.Node, args: tuple[Any, ...], module: g.Module
     ) -> Iterator[None]:
-        """Within, what float64 decides in bodies is what the model decides in its own dtypes, from the same operands.
+        """Within, what other arithmetic decides in bodies is what the model decides in its own, from the same operands.
 
         Otherwise a loop could end one step earlier, and the truth would be that of another computation.
         """
-        if self.truth and self._has_decisions(node):
+        if not self.decides_itself and self._has_decisions(node):
             self._to_take = iter(self._decisions(node, args, module))
         try:
             yield

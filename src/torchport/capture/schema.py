@@ -188,6 +188,8 @@ class Manifest(_Form):
     export_error: dict[str, str | None] | None = None
     """`message` and `where`, if torch.export failed."""
     writes: list[str] | None = None
+    idle: list[str] | None = None
+    """Bodies of control flow that did not run."""
     name: str
     root: str
     config: dict[str, Arg]

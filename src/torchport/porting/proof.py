@@ -134,9 +134,23 @@ def _places(files: RunFolder) -> dict[str, Path]:
 
 
 def _notes(files: RunFolder) -> tuple[str, ...]:
-    """What is true of the port beside the verdict, as the capture of its own inputs knows it."""
+    """What is true of the port beside the verdict."""
+    return (*_notes_on_state(files), *_notes_on_idle_bodies(files))
+
+
+def _notes_on_state(files: RunFolder) -> tuple[str, ...]:
+    """What the capture of the port's own inputs says of buffers that the model writes to."""
     writes = read_manifest(RunFolder(files.path, files.about).manifest)[1].get("writes", [])
     if not writes:
         return ()
     state = f"the model writes to {', '.join(writes)} when it is called, and the port does not"
     return (f"{state}: one call is proven, what is kept for the next is not",)
+
+
+def _notes_on_idle_bodies(files: RunFolder) -> tuple[str, ...]:
+    """What the capture of these inputs says of branches and loops that did not run."""
+    idle = read_manifest(files.manifest)[1].get("idle", [])
+    if not idle:
+        return ()
+    missing = f"{', '.join(idle)} did not run on these inputs, so nothing is proven of what is computed there"
+    return (f"{missing}: check the port on inputs that take the other way, too",)
