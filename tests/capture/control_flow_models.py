@@ -88,7 +88,7 @@ class Each(nn.Module):
         self.inner = Inner()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return map_over(lambda one, first: self.inner(one) - first, x, x[0])
+        return map_over(lambda one, first: self.inner(one) - first, x, x[0].clone())
 
 
 class Product(nn.Module):
