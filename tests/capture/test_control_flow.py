@@ -309,3 +309,47 @@ def test_a_manifest_whose_bodies_do_not_fit_is_refused(
 ) -> None:
     with pytest.raises(ManifestError, match="TP0305"):
         read_manifest(broken(tmp_path, change))
+
+
+class Decides(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x * 2
+        return x * 3
+
+
+class Otherwise(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] == 99:
+            x = x + 1
+        elif x.mean() < 0:
+            x = x * 2
+        return x * 3
+
+
+class Chooses(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if bool(x.max() > 9) else x * 3
+
+
+class Repeats(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        while x.sum() > 1:
+            x = x / 2
+        return x
+
+
+@pytest.mark.parametrize(
+    ("model", "advice"),
+    [
+        (Decides, "torch.where or `torch.cond(x.sum() > 0, if_true, if_false, (…,))` there"),
+        (Otherwise, "`torch.cond(x.mean() < 0, if_true, if_false, (…,))`"),
+        (Chooses, "`torch.cond(bool(x.max() > 9), if_true, if_false, (…,))`"),
+        (Repeats, "`while_loop(lambda …: x.sum() > 1, body, (…,))`"),
+    ],
+)
+def test_python_that_decides_by_values_is_told_what_to_write(model: type[nn.Module], advice: str) -> None:
+    error = record(model(), (ROWS,)).export_error
+    assert error is not None and error.where is not None and error.fix is not None
+    assert error.where.startswith(f"{__file__}:") and "decides by the value of a tensor" in error.message
+    assert advice in error.fix

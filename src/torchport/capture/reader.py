@@ -197,6 +197,13 @@ class GraphReader:
                 where=line_of(node),
                 fix="replace it by tensor operations",
             )
+        if self.body is not None and str(node.target) == g.UNKNOWN:
+            raise CaptureError(
+                "TP0202",
+                f"{self.body.type} runs what torch.export cannot follow",
+                where=line_of(node),
+                fix="rewrite that line so that it does not depend on tensor values",
+            )
         self.refs[node] = g.Ref(node.name)
         self.nodes.append(
             g.Node(
