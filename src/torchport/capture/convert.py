@@ -15,7 +15,8 @@ from torchport.capture import symbols
 from torchport.capture.exported import Exported
 from torchport.capture.flow_layers import with_flow_layers
 from torchport.capture.flow_reader import FoundBody
-from torchport.capture.reader import GraphReader, output_names
+from torchport.capture.fx_nodes import output_names
+from torchport.capture.reader import GraphReader
 from torchport.capture.simplify import simplify
 from torchport.capture.torch_internals import pytree
 from torchport.capture.weights import MemoryWeights, described, identity

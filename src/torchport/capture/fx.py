@@ -16,7 +16,8 @@ from torchport.capture import graph as g
 from torchport.capture import operations, symbols
 from torchport.capture.arguments import must_be_typed
 from torchport.capture.exported import Exported
-from torchport.capture.reader import PURE, GraphReader, is_number, line_of, output_names
+from torchport.capture.fx_nodes import is_number, line_of, output_names
+from torchport.capture.reader import PURE, GraphReader
 from torchport.capture.simplify import simplify
 from torchport.capture.source import user_line
 from torchport.capture.torch_internals import (

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -18,36 +17,10 @@ from torchport.capture import graph as g
 from torchport.capture import source, symbols
 from torchport.capture.control_flow import operation_for
 from torchport.capture.flow_reader import FlowReader, FoundBody, control_flow_of
-from torchport.capture.torch_internals import OpOverload, is_grad_mode, pytree
+from torchport.capture.fx_nodes import first_traced, gives_tensors, is_number, line_of, output_leaves
+from torchport.capture.owner import Owner
+from torchport.capture.torch_internals import OpOverload, is_grad_mode
 from torchport.errors import CaptureError
-
-
-class Owner(Protocol):
-    """The graph that a module belongs to: what a reader needs to know of the whole."""
-
-    labels: list[str]
-
-    @property
-    def rename(self) -> Mapping[str, str]: ...
-
-    @property
-    def tree(self) -> torch.nn.Module: ...
-
-    def own_name(self, path: str) -> str | None:
-        """The name of the tensor at a path of the traced model; None if it is a constant, which has no name."""
-
-    def keep_weight(self, name: str, path: str) -> None:
-        """Takes the tensor at a path of the traced model into the graph's weights, under a name."""
-
-    def keep_constant(self, name: str, value: torch.Tensor) -> None:
-        """Takes a tensor that was made inside a body into the graph's weights, under a name."""
-
-    def has_module(self, path: str) -> bool:
-        """Whether the model has a module at a path."""
-
-    def path_of_module(self, identity: int) -> str | None:
-        """The path of the module that has this `id`; None if the model has none."""
-
 
 PURE = {"aten.detach_.default": "aten.detach.default"}
 """Operations that work in place without changing values, and the ones that stand for them in a graph."""
@@ -150,7 +123,7 @@ class GraphReader:
         child = f"{self.key}.{node.target}" if self.key else str(node.target)
         self.children.append(child)
         callee = self._graph_of(child)
-        outputs = self._metas([n.meta.get("val") for n in output_leaves(callee) if _is_tensor(n)])
+        outputs = self._metas([n.meta.get("val") for n in output_leaves(callee) if gives_tensors(n)])
         wanted = [p for p in callee.nodes if p.op == "placeholder"]
         args = [
             self.refs[a]  # type: ignore[index]
@@ -169,7 +142,7 @@ class GraphReader:
 
     def _call_line(self, child: str) -> str | None:
         """The line of this module that calls a child, as the child's operations tell it: a call itself has no line."""
-        inner = _first_traced(self.owner.tree, child)
+        inner = first_traced(self.owner.tree, child)
         if inner is None:
             return None
         frames = source.frames(inner.meta["stack_trace"])
@@ -266,11 +239,11 @@ class GraphReader:
         if isinstance(size, torch.SymInt):
             self.sizes[node] = symbols.to_dim(size, self.owner.rename)
         else:
-            position = sum(_is_tensor(leaf) for leaf in leaves[:index])
+            position = sum(gives_tensors(leaf) for leaf in leaves[:index])
             self.refs[node] = g.Ref(self.refs[base].name, position)
 
     def _output(self, node: torch.fx.Node) -> None:
-        self.outputs = [self.refs[leaf] for leaf in output_leaves(self.graph) if _is_tensor(leaf)]
+        self.outputs = [self.refs[leaf] for leaf in output_leaves(self.graph) if gives_tensors(leaf)]
 
     def _metas(self, value: Any) -> tuple[g.TensorMeta | None, ...]:
         items = value if isinstance(value, list | tuple) else [value]
@@ -330,58 +303,3 @@ class GraphReader:
             if len(leaving) in (1, len(targets)):
                 for index, name in zip(leaving, targets, strict=False):
                     self.nodes[index] = replace(self.nodes[index], hint=name)
-
-
-def output_leaves(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """What a module's graph returns, without None and plain numbers."""
-    output = next(node for node in reversed(graph.nodes) if node.op == "output")
-    leaves = pytree.tree_leaves(output.args[0], is_leaf=lambda x: x is None)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)]
-
-
-def output_names(graph: torch.fx.Graph, structure: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A name for each output that is a tensor, as the path to it in `structure`; and those of the others."""
-    paths, _ = pytree.tree_flatten_with_path(structure, is_leaf=lambda x: x is None)
-    output = next(node for node in reversed(graph.nodes) if node.op == "output")
-    leaves = pytree.tree_leaves(output.args[0], is_leaf=lambda x: x is None)
-    kept: list[str] = []
-    left_out: list[str] = []
-    for index, ((path, _), leaf) in enumerate(zip(paths, leaves, strict=True)):
-        is_kept = isinstance(leaf, torch.fx.Node) and _is_tensor(leaf)
-        (kept if is_kept else left_out).append(pytree.keystr(path) or f"[{index}]")
-    return tuple(kept), tuple(left_out)
-
-
-def is_number(value: object) -> bool:
-    """Whether a value of a graph is a number, which may be symbolic, and no tensor."""
-    return isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat | int | float | bool)
-
-
-def _is_tensor(node: torch.fx.Node) -> bool:
-    return not is_number(node.meta.get("val"))
-
-
-def _first_traced(tree: torch.nn.Module, key: str) -> torch.fx.Node | None:
-    """The first node within a module that says which line it came from, and through which modules."""
-    graph = tree.get_submodule(key).graph
-    assert isinstance(graph, torch.fx.Graph)
-    node: torch.fx.Node
-    for node in graph.nodes:
-        if node.op == "call_module":
-            found = _first_traced(tree, f"{key}.{node.target}")
-            if found is not None:
-                return found
-        elif (
-            node.op == "call_function"
-            and {"stack_trace", "nn_module_stack"} <= node.meta.keys()
-            and _is_tensor(node)
-        ):
-            traced: torch.fx.Node = node
-            return traced
-    return None
-
-
-def line_of(node: torch.fx.Node) -> str | None:
-    """The innermost line of the user's code that a node came from."""
-    frame = source.innermost_frame(node.meta.get("stack_trace"))
-    return f"{frame[0]}:{frame[1]}" if frame else None
