@@ -353,3 +353,15 @@ def test_python_that_decides_by_values_is_told_what_to_write(model: type[nn.Modu
     assert error is not None and error.where is not None and error.fix is not None
     assert error.where.startswith(f"{__file__}:") and "decides by the value of a tensor" in error.message
     assert advice in error.fix
+
+
+def test_a_model_without_values_has_its_bodies() -> None:
+    with torch.device("meta"):
+        model = models.Nested().eval()
+    capture = record(model, (torch.empty(3, 2, 4, device="meta"),))
+    assert capture.export_error is None and not capture.has_values
+    assert [node.op for node in flows(capture.graph)] == [
+        "torchport.map.default",
+        "torchport.while_loop.default",
+        "torchport.cond.default",
+    ]
