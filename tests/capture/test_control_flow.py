@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from torchport.capture.control_flow import CONTROL_FLOW
-from torchport.capture.graph import Graph, Node
+from torchport.capture.graph import Graph, Node, body_keys
 from torchport.capture.interpret import Interpreter
 from torchport.capture.manifest import read_manifest, write_manifest
 from torchport.capture.plan import make_plan
@@ -355,13 +355,19 @@ def test_python_that_decides_by_values_is_told_what_to_write(model: type[nn.Modu
     assert advice in error.fix
 
 
-def test_a_model_without_values_has_its_bodies() -> None:
+@pytest.mark.parametrize(
+    ("make", "bodies"),
+    [
+        (models.Counted, {"while_loop.condition", "while_loop.body"}),
+        (models.Running, {"scan.body"}),
+        (models.Each, {"map.body"}),
+    ],
+)
+def test_a_model_without_values_has_its_bodies(make: Callable[[], nn.Module], bodies: set[str]) -> None:
     with torch.device("meta"):
-        model = models.Nested().eval()
+        model = make().eval()
     capture = record(model, (torch.empty(3, 2, 4, device="meta"),))
     assert capture.export_error is None and not capture.has_values
-    assert [node.op for node in flows(capture.graph)] == [
-        "torchport.map.default",
-        "torchport.while_loop.default",
-        "torchport.cond.default",
-    ]
+    assert body_keys(capture.graph.modules) == bodies
+    inside = {weight for key in bodies for weight in capture.graph.modules[key].params.values()}
+    assert {"inner.dense.weight", "inner.dense.bias"} <= inside
