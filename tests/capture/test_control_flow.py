@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torchport.capture.interpret import Interpreter
 from torchport.capture.manifest import read_manifest, write_manifest
 from torchport.capture.plan import make_plan
 from torchport.capture.recorder import Capture, record
+from torchport.capture.weights import stored_weights
 from torchport.errors import ManifestError
 
 from . import control_flow_models as models
@@ -41,6 +43,11 @@ def made(name: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     return models.seeded(make), inputs
 
 
+@cache
+def recorded(name: str) -> Capture:
+    return record(*made(name))
+
+
 def outputs(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
     with torch.no_grad():
         result = model(*inputs)
@@ -58,8 +65,7 @@ def flows(graph: Graph) -> list[Node]:
 
 @every_model
 def test_golden_values_are_eagers(name: str) -> None:
-    model, inputs = made(name)
-    capture = record(model, inputs)
+    (model, inputs), capture = made(name), recorded(name)
     assert capture.export_error is None and flows(capture.graph)
     keys = capture.plan.calls[capture.plan.root].outputs
     golden = [capture.golden[capture.plan.resolve(key)] for key in keys]
@@ -69,8 +75,7 @@ def test_golden_values_are_eagers(name: str) -> None:
 
 @every_model
 def test_the_truth_is_what_the_model_computes_in_float64(name: str) -> None:
-    model, inputs = made(name)
-    capture = record(model, inputs)
+    (model, inputs), capture = made(name), recorded(name)
     wide = [tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs]
     (layer,) = (call for call in capture.plan.calls.values() if call.type in _WRITTEN)
     operands = [capture.golden[capture.plan.resolve(key)] for key in layer.inputs]
@@ -87,17 +92,15 @@ _WRITTEN = {kind.written for kind in CONTROL_FLOW.values()}
 
 @every_model
 def test_a_manifest_gives_the_same_graph_back(name: str, tmp_path: Path) -> None:
-    capture = record(*made(name))
+    capture = recorded(name)
     write_manifest(tmp_path / "m.json", capture.graph, extra={})
     assert read_manifest(tmp_path / "m.json")[0] == capture.graph
 
 
 @every_model
 def test_a_recording_runs_from_its_files_alone(name: str, tmp_path: Path) -> None:
-    from torchport.capture.weights import stored_weights
-
     model, inputs = made(name)
-    files = record(model, inputs).save(tmp_path)
+    files = recorded(name).save(tmp_path)
     graph, _ = read_manifest(files["manifest"])
     weights = stored_weights(files["weights"], graph) if "weights" in files else {}
     found = Interpreter(graph, weights, make_plan(graph), lambda _, value: value).run(list(inputs))
@@ -221,8 +224,7 @@ def test_without_elements_nothing_runs_and_what_is_stacked_is_empty(
     name: str, shape: tuple[int, ...]
 ) -> None:
     """Eager PyTorch refuses to map over nothing, and a port does what the graph says."""
-    model, inputs = made(name)
-    capture = record(model, inputs)
+    (model, inputs), capture = made(name), recorded(name)
     x = torch.empty(shape)
     (call,) = (call for call in capture.plan.calls.values() if call.type in _WRITTEN)
     (node,) = capture.graph.modules[call.module].nodes
