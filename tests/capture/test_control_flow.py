@@ -224,7 +224,7 @@ def test_without_elements_nothing_runs_and_what_is_stacked_is_empty(
     name: str, shape: tuple[int, ...]
 ) -> None:
     """Eager PyTorch refuses to map over nothing, and a port does what the graph says."""
-    (model, inputs), capture = made(name), recorded(name)
+    capture = recorded(name)
     x = torch.empty(shape)
     (call,) = (call for call in capture.plan.calls.values() if call.type in _WRITTEN)
     (node,) = capture.graph.modules[call.module].nodes
