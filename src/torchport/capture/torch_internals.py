@@ -4,7 +4,7 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 
 - `torch.utils._pytree`: `tree_flatten`, `tree_unflatten`, `tree_leaves`, `tree_map_only`, `tree_flatten_with_path`
   and `keystr`. torch.export itself speaks in its terms, and there is no public form of it.
-- `torch._ops`: the classes of what `torch.ops.aten.gelu` and `torch.ops.aten.gelu.default` are.
+- `torch._ops`: the classes of what `torch.ops.aten.gelu`, `torch.ops.aten.gelu.default` and torch.cond's operation are.
 - `torch.utils._python_dispatch`: `TorchDispatchMode` to see operations before they run, and `_disable_current_modes` to
   compute something that they do not see.
 - `torch.fx.experimental.proxy_tensor.make_fx` with `pre_dispatch` and `_allow_non_fake_inputs`.
@@ -13,6 +13,7 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 - `torch._guards`: `tracing(None)` to step out of a compilation that is going on, `detect_fake_mode`.
 - `torch.fx.traceback.preserve_node_meta`: a graph that is traced again keeps the user's lines.
 - `torch._decomp.get_decompositions`: an operation as others that it is made of.
+- `torch._higher_order_ops.associative_scan.generic_associative_scan`: the order in which torch combines elements.
 - `torch.autograd.grad_mode._unsafe_preserve_version_counter`: what is put back counts as never written to.
 - `torch._C._functorch`: `peek_interpreter_stack` and `is_functorch_wrapped_tensor`, which tell whether a transform of
   torch.func, such as `vmap`, is at work.
@@ -30,7 +31,8 @@ import torch
 from torch._decomp import get_decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode, tracing
-from torch._ops import OpOverload, OpOverloadPacket
+from torch._higher_order_ops.associative_scan import generic_associative_scan
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
@@ -38,15 +40,18 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 __all__ = [
+    "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
     "TorchDispatchMode",
+    "associative_scan",
     "decompositions",
     "is_autocast_on",
     "is_grad_mode",
     "is_in_transform",
     "is_of_transform",
     "plain_torch",
+    "preserve_node_meta",
     "pytree",
     "storage_id",
     "trace_to_aten",
@@ -70,6 +75,18 @@ def plain_torch() -> Iterator[None]:
     """Within, operations are done as they are, whatever modes are on; faster than `without_modes`."""
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         yield
+
+
+def associative_scan(
+    combine: Callable[..., list[torch.Tensor]],
+    xs: Sequence[torch.Tensor],
+    closed_over: Sequence[torch.Tensor],
+) -> list[torch.Tensor]:
+    """The running combinations of elements along the first axis, combined in the order that eager torch takes."""
+    if len(xs[0]) < 2:
+        return list(xs)
+    scan: Callable[..., list[torch.Tensor]] = generic_associative_scan
+    return scan(combine, xs, additional_inputs=tuple(closed_over))
 
 
 def storage_id(tensor: torch.Tensor) -> int:
