@@ -19,6 +19,8 @@ from torchport.capture.weights import stored_weights
 
 from . import control_flow_models as models
 
+pytestmark = pytest.mark.slow
+
 torch.manual_seed(1)
 ROWS = torch.rand(5, 4)
 """Numbers whose sum is positive."""

@@ -18,6 +18,8 @@ from torchport.runs.run import Run
 from ..capture import control_flow_models as models
 from .conformance import spoil_weight
 
+pytestmark = pytest.mark.slow
+
 ROWS = torch.rand(5, 4, generator=torch.Generator().manual_seed(2))
 INNER: dict[str, tuple[Callable[[], nn.Module], torch.Tensor]] = {
     "inner.cond": (models.Branch, -9 * ROWS),
