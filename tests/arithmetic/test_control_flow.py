@@ -1,5 +1,6 @@
 """Control flow in other arithmetic decides as the model does."""
 
+import pytest
 import torch
 
 from torchport.arithmetic.classes import CLASSES
@@ -7,6 +8,8 @@ from torchport.arithmetic.ported import emulated_values
 from torchport.capture.recorder import record
 
 from ..capture import control_flow_models as models
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_loop_takes_as_many_steps_in_a_coarser_class_of_arithmetic() -> None:

@@ -16,6 +16,8 @@ from torchport.errors import ManifestError
 
 from . import control_flow_models as models
 
+pytestmark = pytest.mark.slow
+
 ROWS = torch.rand(5, 4)
 
 
