@@ -249,3 +249,11 @@ def test_a_module_with_the_name_of_another_ones_call_is_refused(name: str) -> No
 
     with pytest.raises(TorchportError, match=f"TP0209.*a module of the model is called 'parts.{name}'"):
         record(Keyed(), torch.randn(2, 8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_the_truth_of_a_norm_without_eps_has_the_one_that_torch_takes(dtype: torch.dtype) -> None:
+    x = (torch.randn(64, 32) * 3e-4).to(dtype)
+    capture = record(nn.RMSNorm(32).to(dtype), (x,))
+    distances = [float(distance.abs().max()) for distance in capture.truth.values()]
+    assert distances and max(distances) < 4 * torch.finfo(dtype).eps

@@ -17,7 +17,7 @@ from torchport.capture import graph as g
 from torchport.capture import operations
 from torchport.capture.control_flow import CONTROL_FLOW, Bodies, Body, decides
 from torchport.capture.plan import Plan
-from torchport.capture.torch_internals import OpOverload
+from torchport.capture.torch_internals import OpOverload, eps_of_rms_norm
 from torchport.trace.plan import operation_key
 
 Watch = Callable[[str, torch.Tensor], torch.Tensor]
@@ -223,7 +223,7 @@ def _with_own_eps(
     given = dict(zip(("input", "normalized_shape", "weight", "eps"), args, strict=False)) | kwargs
     meta = node.outputs[0]
     if given.get("eps") is None and meta is not None:
-        given["eps"] = torch.finfo(getattr(torch, meta.dtype)).eps
+        given["eps"] = eps_of_rms_norm(getattr(torch, meta.dtype))
     return (), given
 
 

@@ -46,6 +46,7 @@ __all__ = [
     "TorchDispatchMode",
     "associative_scan",
     "decompositions",
+    "eps_of_rms_norm",
     "is_autocast_on",
     "is_grad_mode",
     "is_in_transform",
@@ -87,6 +88,11 @@ def associative_scan(
         return list(xs)
     scan: Callable[..., list[torch.Tensor]] = generic_associative_scan
     return scan(combine, xs, additional_inputs=tuple(closed_over))
+
+
+def eps_of_rms_norm(dtype: torch.dtype) -> float:
+    """The eps that torch takes if a norm has none: it computes narrower floats in float32."""
+    return min(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
 
 
 def storage_id(tensor: torch.Tensor) -> int:
