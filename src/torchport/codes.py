@@ -102,6 +102,12 @@ CODES: dict[str, Explanation] = {
         "the length of free axes.",
         "Give inputs of the shapes and dtypes named, or port the model with that axis free.",
     ),
+    "TP0209": Explanation(
+        "a module has a name that is kept for something else",
+        "Later calls of a module are called `norm#1` and, in a graph, `norm@1`; the inputs and outputs of a call are "
+        "`norm<0` and `norm:1`. A module with such a name could not be told from them.",
+        "Give the module another name, such as another key in the nn.ModuleDict that holds it.",
+    ),
     # Files
     "TP0301": Explanation(
         "the manifest is not there",

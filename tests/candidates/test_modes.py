@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -106,19 +107,21 @@ def test_two_threads_at_once_reach_the_verdicts_of_one(compare: Compare) -> None
     assert torch.backends.mha.get_fastpath_enabled()
 
 
-def test_a_model_that_another_thread_calls_meanwhile_shows_only_the_calls_of_this_one() -> None:
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_calls_that_a_model_makes_in_threads_of_its_own_are_a_part_of_their_caller() -> None:
     model = net()
     expected = [one.name for one in compare_models(model, net(), X).layers]
 
     class Slow(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
-            other = threading.Thread(target=model.head, args=(x,))
-            other.start()
-            other.join()
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(torch.no_grad()(model.head), x).result()
             return super().forward(x)
 
     model.blocks[0].up.__class__ = Slow  # type: ignore[union-attr]
-    assert [one.name for one in compare_models(model, net(), X).layers] == expected
+    report = compare_models(model, net(), X)
+    assert [one.name for one in report.layers] == expected
+    assert report.passed and "no float64 truth" not in report.rule
 
 
 def test_the_default_dtype_is_not_touched_and_the_truth_is_in_float64() -> None:

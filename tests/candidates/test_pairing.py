@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from torchport import compare_gradients, compare_models
+from torchport.errors import CaptureError
 from torchport.runs.report import Report
 
 from .models import X, honest
@@ -509,3 +510,31 @@ def test_another_slope_of_an_in_place_activation_is_its_own(compare: Compare) ->
     candidate.load_state_dict(model.state_dict())
     report = compare(model, candidate, X)
     assert set(failed(report)) == {"leaky", "leaky#1"}
+
+
+class Keyed(nn.Module):
+    """Calls one layer twice and another once, by their keys in a dict."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.parts = nn.ModuleDict({first: nn.Linear(32, 32), second: nn.Linear(32, 32)})
+        self.first, self.second = first, second
+
+    def forward(self, x: Tensor) -> Tensor:
+        again = self.parts[self.first](self.parts[self.first](x))
+        return self.parts[self.second](again)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", ["p#1", "p<0", "p:1", "p#1<0"])
+def test_a_module_with_the_name_of_another_ones_call_is_refused(name: str) -> None:
+    with pytest.raises(CaptureError, match="TP0209.*a module of the model is called 'parts.p"):
+        compare_models(Keyed("p", name), Keyed("p", name), X)
+
+
+@pytest.mark.parametrize("name", ["q#1", "q<0", "<user___rates___item>", "p@1", "p#one"])
+def test_a_module_with_a_name_of_its_own_is_the_culprit_if_it_is_wrong(name: str) -> None:
+    candidate = Keyed("p", name)
+    with torch.no_grad():
+        candidate.parts[name].bias.mul_(1.01)  # type: ignore[union-attr, operator]
+    assert culprit(compare_models(Keyed("p", name), candidate, X)) == f"parts.{name}"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from torchport import assert_parity, compare_gradients, compare_models
-from torchport.errors import ParityError, UsageError
+from torchport.errors import CaptureError, ParityError, UsageError
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 from torchport.trace.reading import Trace
@@ -223,3 +226,107 @@ def test_a_port_writes_to_no_state() -> None:
     port = object.__new__(Port)
     with pytest.raises(UsageError, match="no state=True"):
         compare_models(Normed(), port, X, state=True)
+
+
+class Drawing(nn.Module):
+    """Draws from a generator that is neither its own nor torch's."""
+
+    def __init__(self, draw: Callable[[], float]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc, self.draw = nn.Linear(32, 32), draw
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x) * (1 + 0.2 * self.draw())  # type: ignore[no-any-return]
+
+
+OUTSIDE = torch.Generator()
+SOURCES: dict[str, Callable[[], float]] = {
+    "Python": random.random,
+    "numpy": lambda: float(np.random.rand()),
+    "numpy's new kind": partial(np.random.default_rng(0).random),
+    "a generator": lambda: torch.rand((), generator=OUTSIDE).item(),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("source", SOURCES)
+def test_random_numbers_from_outside_of_torch_are_refused_and_put_back(compare: Compare, source: str) -> None:
+    before = random.getstate(), str(np.random.get_state())
+    draw = SOURCES[source]
+    with pytest.raises(CaptureError, match="TP0204.*the reference does not give the same result twice"):
+        compare(Drawing(draw), Drawing(draw), X)
+    with pytest.raises(CaptureError, match="TP0204.*the candidate does not give the same result twice"):
+        compare(Drawing(lambda: 0.5), Drawing(draw), X)
+    assert (random.getstate(), str(np.random.get_state())) == before
+
+
+@BOTH
+def test_a_sum_in_another_order_every_time_is_no_random_number(compare: Compare) -> None:
+    class Unordered(nn.Linear):
+        """As torch's kernels that add up by atomic operations, which no seed keeps in order."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            order = torch.randperm(32, generator=OUTSIDE)
+            return (x.unsqueeze(-2) * self.weight)[..., order].sum(-1) + self.bias
+
+    torch.manual_seed(0)
+    model = Unordered(32, 16)
+    assert compare(model, copy.deepcopy(model), X).passed
+
+
+class Averaging(nn.Module):
+    """Keeps an average of its inputs, which it multiplies by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc, self.average = nn.Linear(32, 32), nn.Buffer(torch.ones(32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.average.lerp_(x.detach().mean((0, 1)), 0.1)
+        return self.fc(x) * self.average  # type: ignore[no-any-return]
+
+
+@BOTH
+@pytest.mark.parametrize("arithmetic", ["float32", "bf16_sums"])
+def test_a_backward_pass_that_is_pending_can_be_run_after_a_comparison(
+    compare: Compare, arithmetic: str
+) -> None:
+    model, candidate = Averaging(), Averaging()
+    candidate.fc.weight.data.mul_(1.5)
+    x = torch.ones(4, 7, 32, requires_grad=True)
+    before = model.average.clone()
+    pending = model.fc(x * model.average).sum() + candidate.fc(x * candidate.average).sum()
+    assert not compare(model, candidate, X, arithmetic=arithmetic).passed
+    pending.backward()
+    assert torch.equal(model.average, before) and x.grad is not None
+
+
+class Cached(nn.Module):
+    """Keeps a table after its first call."""
+
+    table: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.table is None:
+            frequencies = 10000 ** (-torch.arange(0, 32) / 32)
+            self.table = torch.cos((torch.arange(x.shape[-2]).float() * 37.0)[:, None] * frequencies)
+        return x * self.table
+
+
+class Computing(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        frequencies = 1.0 / 10000 ** (torch.arange(0, 32) / 32)
+        return x * torch.cos(torch.outer(torch.arange(x.shape[-2]).float() * 37.0, frequencies))
+
+
+def test_a_table_that_only_the_reference_keeps_is_named_since_its_values_are_exact_in_the_truth() -> None:
+    cold, warm = Cached(), Cached()
+    warm(X)
+    note = "the reference keeps table outside of its weights: in float64 its values are exact"
+    assert compare_models(warm, Computing(), X).notes == (note,)
+    report = compare_models(cold, Computing(), X)
+    assert report.passed and report.notes == ()
+    assert compare_models(warm, copy.deepcopy(warm), X).notes == ()
+    assert warm.table is not None and cold.table is None

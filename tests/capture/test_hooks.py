@@ -186,11 +186,6 @@ class Nonzero(nn.Module):
         return x.nonzero()
 
 
-class Cond(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,))
-
-
 class Numpy(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(x.detach().numpy() * 2)
@@ -201,7 +196,6 @@ class Numpy(nn.Module):
     [
         Item,
         Nonzero,
-        Cond,
         Numpy,
     ],
 )

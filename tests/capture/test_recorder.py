@@ -235,3 +235,25 @@ def test_a_new_recording_leaves_nothing_of_an_older_one(tmp_path: Path) -> None:
         model = models.Stack()
     record(model, torch.randn(2, 8), name="net").save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["net_manifest.json"]
+
+
+@pytest.mark.parametrize("name", ["p@1", "p#1", "p<0", "p:1", "p@x"])
+def test_a_module_with_the_name_of_another_ones_call_is_refused(name: str) -> None:
+    class Keyed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleDict({"p": nn.Linear(8, 8), name: nn.Linear(8, 8)})
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.parts[name](self.parts["p"](self.parts["p"](x)))  # type: ignore[no-any-return]
+
+    with pytest.raises(TorchportError, match=f"TP0209.*a module of the model is called 'parts.{name}'"):
+        record(Keyed(), torch.randn(2, 8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_the_truth_of_a_norm_without_eps_has_the_one_that_torch_takes(dtype: torch.dtype) -> None:
+    x = (torch.randn(64, 32) * 3e-4).to(dtype)
+    capture = record(nn.RMSNorm(32).to(dtype), (x,))
+    distances = [float(distance.abs().max()) for distance in capture.truth.values()]
+    assert distances and max(distances) < 4 * torch.finfo(dtype).eps

@@ -61,6 +61,7 @@ class _EmulatedRun(Interpreter):
     def __init__(self, arithmetic: Arithmetic, calls: Collection[str], *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.arithmetic, self.emulated = arithmetic, calls
+        self.decides_itself = False
 
     def apply(self, node: g.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.inside[-1] not in self.emulated:

@@ -6,7 +6,8 @@ backward pass. The float64 truth and the culprit are those of the forward pass, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,7 +49,7 @@ from torchport.candidates.suspects import ComparedModels
 from torchport.candidates.verdict import Comparison, judge
 from torchport.candidates.watched_model import WatchedModel
 from torchport.capture.state import alone
-from torchport.errors import RunError, TorchportError, UsageError
+from torchport.errors import CaptureError, RunError, TorchportError, UsageError
 from torchport.events import Steps
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
 from torchport.runs.report import Report
@@ -143,7 +144,7 @@ def _run(
                 with must_run_in(name), in_candidates_dtypes(pair, run.plan) as reference:
                     shown = run.cut(reference, run.ours.tensors, state.coarser).found
             truth = _truth(pair.reference, run.ours.tensors, state.truth, run.cut) or truth
-    with steps.step("run", "running the candidate"):
+    with steps.step("run", "running the candidate"), _must_run_cut():
         own = run.cut(run.pair.candidate, run.theirs.tensors, state.own).found
     owners = owners_of_parameters(pair.reference.model)
     parameters = owners, run.ours.tensors, run.theirs.tensors
@@ -173,6 +174,17 @@ def _run(
         models, run.known, comparison.golden, comparison.lockstep, found.calls_with
     )
     return with_state(comparison, state, first=True)
+
+
+@contextmanager
+def _must_run_cut() -> Iterator[None]:
+    """Within, a candidate that runs as it is runs with the graph cut at every border."""
+    try:
+        yield
+    except RunError as error:
+        message = f"once its graph is cut at the borders of its layers, {error.message}"
+        fix = "compare_models compares a model that differentiates in its forward, without its gradients"
+        raise UsageError("TP0801", message, error.where, fix) from error
 
 
 def _both(pair: ModelPair, loss: Loss | None, state: StateRuns, steps: Steps, scratch: Scratch) -> _Run:
@@ -254,7 +266,14 @@ def _flow(
             found.__setitem__(*gradients.popitem())
         return structure
 
-    return side.deterministic(probe, back, witness)
+    try:
+        return side.deterministic(probe, back, witness)
+    except CaptureError as error:
+        if error.code != "TP0204" or not side.is_repeatable():
+            raise
+        message = f"the {side.label} writes through what a layer returns to what the layer was given"
+        fix = "write to a copy; compare_models compares such a model without its gradients"
+        raise UsageError("TP0801", f"{message}: gradients of its layers cannot be had", fix=fix) from error
 
 
 def _truth(

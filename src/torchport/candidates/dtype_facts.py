@@ -12,6 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from torchport.candidates.probing import WatchedCall
+from torchport.capture.torch_internals import eps_of_rms_norm
 
 _FINFO = torch.finfo
 
@@ -70,6 +71,6 @@ class _OwnEps(TorchFunctionMode):
         if func in (torch.nn.functional.rms_norm, torch.rms_norm):
             given |= dict(zip(("input", "normalized_shape", "weight", "eps"), args, strict=False))
             if given.get("eps") is None:
-                given["eps"] = min(_FINFO(self.dtypes.current).eps, _FINFO(torch.float32).eps)
+                given["eps"] = eps_of_rms_norm(self.dtypes.current)
             args = ()
         return func(*args, **given)

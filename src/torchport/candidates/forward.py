@@ -180,11 +180,16 @@ def _truth(reference: WatchedModel, plan: GoldenPlan, witness: StateWatch) -> di
     for watched in (reference.names, None):
         probe = LockStep(plan, "reference")
         try:
-            with precision.in_float64(reference.model, watched) as wide:
+            with precision.in_float64(reference.model, watched, twins=probe.twins) as wide:
                 reference.in_dtype(torch.float64).run(probe, witness=Witnesses(wide, witness))
-            return probe.written
         except TorchportError:
             continue
+        if probe.twins.is_read_stale:
+            message = (
+                "the reference writes through what a layer returns to what it gave the layer, and reads that"
+            )
+            raise UsageError("TP0801", message, fix="write to a copy, or give rtol or atol")
+        return probe.written
     return {}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from torchport.capture.torch_internals import is_of_transform
 from torchport.errors import CaptureError
 
 Path = tuple[Any, ...]
@@ -175,6 +176,8 @@ def must_be_plain(found: Iterable[tuple[Path, torch.Tensor]], who: str, where: s
 
 
 def _special_kind(tensor: torch.Tensor) -> str | None:
+    if is_of_transform(tensor):
+        return "torch.func"
     if tensor.is_nested:
         return "nested"
     if tensor.is_quantized:

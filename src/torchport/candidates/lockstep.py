@@ -3,18 +3,22 @@ handed on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchport.candidates.golden import GoldenPlan, TensorIdentity, identity_of
+from torchport.candidates.in_place import HandedInput, handed_inputs
 from torchport.candidates.leaves import Path
 from torchport.candidates.masks import in_form_of, is_same_mask
 from torchport.candidates.places import kind_of
 from torchport.candidates.precision import like
 from torchport.candidates.probing import NotRepeated, WatchedCall
+from torchport.candidates.twins import Twins
+from torchport.capture.torch_internals import storage_id
 
 
 @dataclass
@@ -29,6 +33,11 @@ class LockStep(NotRepeated):
     written: dict[str, Tensor] = field(default_factory=dict)
     handed: dict[TensorIdentity, tuple[Tensor, str]] = field(default_factory=dict)
     """The golden tensors that were handed out, and which value each is."""
+    memory: set[int] = field(default_factory=set)
+    """What these tensors are in."""
+    given: dict[str, list[HandedInput]] = field(default_factory=dict)
+    """By call that is going on, what it was given."""
+    twins: Twins = field(default_factory=Twins)
 
     def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         step = self.plan.calls.get(call.name)
@@ -42,6 +51,7 @@ class LockStep(NotRepeated):
             if not self._is_handed_on(key, tensors[index]):
                 self.written[key] = in_form_of(self.plan.value(key), tensors[index]).detach().clone()
             result[index] = self._golden(key, tensors[index])
+        self.given[call.name] = handed_inputs(tensors, result)
         return result
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
@@ -49,14 +59,24 @@ class LockStep(NotRepeated):
         if step is None or call.name in self.wrong:
             return tensors
         result = list(tensors)
+        given = self.given.pop(call.name, [])
+        written = {storage_id(one.handed) for one in given if identity_of(one.handed) != one.before}
         for key, index in at_places(step.outputs, self.plan.places[self.side].returned[call.name], places):
             self.written[key] = self._returned(key, tensors[index], is_last=step.parent is None)
-            result[index] = self._golden(key, tensors[index])
+            result[index] = self._golden(key, tensors[index], written)
+        returned = {storage_id(tensor) for tensor in result}
+        for one in given:
+            if one.handed is not one.original and storage_id(one.handed) in returned:
+                self.twins.pair_up(one.original, one.handed)
         return result
 
     def _note(self, key: str, tensor: Tensor) -> None:
         """The model's own input: it is golden as it comes."""
-        self.handed[identity_of(tensor)] = (tensor, self.plan.resolve(key))
+        self._hand_out(tensor, self.plan.resolve(key))
+
+    def _hand_out(self, tensor: Tensor, stored: str) -> None:
+        self.handed[identity_of(tensor)] = (tensor, stored)
+        self.memory.add(storage_id(tensor))
 
     def _is_handed_on(self, key: str, tensor: Tensor) -> bool:
         """Whether a tensor is the golden one of this key, as it was handed out."""
@@ -69,23 +89,66 @@ class LockStep(NotRepeated):
         That is no doing of an inner call that returns it. What the model itself returns must not be in another form.
         """
         golden = self.plan.value(key)
+        if _is_equal(golden, tensor):
+            return golden
         is_changed = is_last and kind_of(tensor) != kind_of(golden)
         return golden if self._is_handed_on(key, tensor) and not is_changed else tensor.detach().clone()
 
-    def _golden(self, key: str, tensor: Tensor) -> Tensor:
-        """The golden tensor in the place of one that a call is given or returns, in the form of that one."""
+    def _golden(self, key: str, tensor: Tensor, written: Collection[int] = ()) -> Tensor:
+        """The golden tensor in the place of one that a call is given or returns, in the form of that one.
+
+        `written` is the memory of the call's inputs that it has written to.
+        """
         golden = self.plan.value(key)
         if self._is_handed_on(key, tensor) or golden.shape != tensor.shape:
             return tensor
-        is_same = _is_equal(golden, tensor) or is_same_mask(golden, tensor)
-        expected = tensor if is_same else like(in_form_of(tensor, golden), tensor)
-        self.handed[identity_of(expected)] = (expected, self.plan.resolve(key))
+        expected = self._with_golden_values(tensor, golden, written)
+        self._hand_out(expected, self.plan.resolve(key))
         return expected
+
+    def _with_golden_values(self, tensor: Tensor, golden: Tensor, written: Collection[int]) -> Tensor:
+        """A tensor of golden values: the tensor itself if it has these, otherwise a copy.
+
+        A part of a tensor that was handed out stays a part of it, because the caller may write to one and read both.
+        Gradients flow through a copy as they do through the tensor, because the caller may differentiate.
+        """
+        if _is_equal(golden, tensor) or is_same_mask(golden, tensor):
+            return tensor
+        expected = like(in_form_of(tensor, golden), tensor)
+        if storage_id(tensor) in self.memory and _is_equal(expected, tensor):
+            return tensor
+        if tensor.requires_grad and torch.is_grad_enabled():
+            return with_values(tensor, expected)
+        can_be_written = expected.dtype == tensor.dtype and not _repeats_elements(tensor)
+        return tensor.copy_(expected) if storage_id(tensor) in written and can_be_written else expected
+
+
+class _OtherValues(torch.autograd.Function):
+    """Other values in the place of a tensor's, with the gradient of the tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, values: Tensor) -> Tensor:
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+        return gradient, None
+
+
+def with_values(tensor: Tensor, values: Tensor) -> Tensor:
+    """A tensor with other values that gradients flow through to where the tensor came from."""
+    found: Tensor = _OtherValues.apply(tensor, values)  # type: ignore[no-untyped-call]
+    return found
 
 
 def _is_equal(golden: Tensor, tensor: Tensor) -> bool:
     is_alike = golden.dtype == tensor.dtype and golden.device == tensor.device
     return is_alike and torch.equal(golden, tensor)
+
+
+def _repeats_elements(tensor: Tensor) -> bool:
+    """Whether several elements of a tensor are one number in memory, as in one that was expanded."""
+    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def at_places(keys: Sequence[str], known: list[Path], places: list[Path]) -> list[tuple[str, int]]:

@@ -18,6 +18,8 @@ from torchport.candidates.left_out import BY_MAP, NOT_COMPARED, ONLY_OUTPUTS
 from torchport.candidates.names import Map, renamed
 from torchport.candidates.paths import buffers_of, modules_of, own_parameters, parameters_of
 from torchport.candidates.watched_model import WatchedModel
+from torchport.capture.module_names import must_tell_calls_apart
+from torchport.capture.random_numbers import random_numbers_kept
 from torchport.capture.source import definition
 from torchport.capture.state import alone, state_kept
 from torchport.errors import CaptureError, UsageError
@@ -97,6 +99,7 @@ def pair_up(
 ) -> ModelPair:
     """Finds the candidate's modules by the reference's paths; a function is one module without parts."""
     _must_be_a_reference(reference)
+    must_tell_calls_apart(reference)
     given = ((args,) if isinstance(args, Tensor) else tuple(args), dict(kwargs or {}))
     leaves.must_be_plain(leaves.tensors(given), f"{type(reference).__name__} is given", None)
     model = _as_module(candidate)
@@ -228,12 +231,11 @@ def undisturbed(pair: ModelPair) -> Iterator[None]:
 
     Inference mode and the cache of autocast, which are the thread's own, are off within.
     """
-    devices = {p.device.index for model in pair.models for p in model.parameters() if p.is_cuda}
     with ExitStack() as stack:
         stack.enter_context(alone())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(_without_cached_casts())
-        stack.enter_context(torch.random.fork_rng(devices=list(devices)))
+        stack.enter_context(random_numbers_kept(*pair.models))
         for model in pair.models:
             stack.enter_context(state_kept(model))
         yield

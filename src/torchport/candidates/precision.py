@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchport.candidates.dtype_facts import DtypeOfCall, facts_of
 from torchport.candidates.probing import WatchedCall
+from torchport.candidates.twins import Twins
 
 NARROW = (torch.float16, torch.bfloat16, torch.float32)
 _ALL_THE_TIME = ""
@@ -33,18 +34,21 @@ def in_dtypes(weights: Mapping[Tensor, torch.dtype]) -> Iterator[None]:
 
 @contextmanager
 def in_float64(
-    model: nn.Module, watched: Mapping[nn.Module, str] | None = None, always: Iterable[Tensor] = ()
+    model: nn.Module,
+    watched: Mapping[nn.Module, str] | None = None,
+    always: Iterable[Tensor] = (),
+    twins: Twins | None = None,
 ) -> Iterator[WideWeights]:
     """Whatever is computed is computed in float64, also if the model's code casts to a narrower float, or makes one.
 
     With `watched`, the witness that it gives widens the weights of each of these modules while that is called. Those of
-    `always` are wide all the time and, without `watched`, all are. Only this thread computes in float64: the default
-    dtype of torch, which all threads share, is left alone.
+    `always` are wide all the time and, without `watched`, all are. `twins` are told of every operation. Only this
+    thread computes in float64: the default dtype of torch, which all threads share, is left alone.
     """
     weights = WideWeights(model, watched or {})
     try:
         weights.widen(_ALL_THE_TIME, weights.narrow if watched is None else always)
-        with facts_of(weights.dtypes), _Widened():  # type: ignore[no-untyped-call]
+        with facts_of(weights.dtypes), _Widened(twins or Twins()):
             yield weights
     finally:
         weights.put_back()
@@ -108,6 +112,10 @@ def _held_by(module: nn.Module, watched: Mapping[nn.Module, str]) -> Iterator[Te
 
 
 class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, twins: Twins) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.twins = twins
+
     def __torch_dispatch__(
         self,
         func: Any,
@@ -116,6 +124,7 @@ class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        self.twins.computes(func, args, kwargs)
         # What an operation writes to must be the tensor itself and not a widened copy.
         if func._schema.is_mutable:
             return func(*_each(args, _dtype), **_each(kwargs, _dtype))

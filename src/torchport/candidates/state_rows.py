@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from torchport.candidates.golden import GoldenPlan
+from torchport.candidates.kept_tensors import remarks_on_kept_tensors
 from torchport.candidates.left_out import BY_MAP, NO_SUCH_STATE, NOT_COMPARED, named
 from torchport.candidates.pair import ModelPair
 from torchport.candidates.probing import WatchedCall
@@ -90,7 +91,7 @@ def with_state(comparison: Comparison, runs: StateRuns, *, first: bool = False) 
     The rows come where the module that has the state is left or, with `first`, before all others.
     """
     written, others = runs.written, runs.only_the_candidates
-    remarks = list(comparison.remarks)
+    remarks = [*comparison.remarks, *remarks_on_kept_tensors(runs.pair)]
     if others:
         remarks.append(f"the candidate writes to {named(others)}, which the reference does not have")
     if written and not runs.is_compared:

@@ -21,8 +21,9 @@ from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
 from torchport.runs.folder import RunFile, RunFolder
 from torchport.runs.report import Report
-from torchport.runs.verdict import Emulate, Reference, compare_run, written
-from torchport.trace.writing import write_tensors
+from torchport.runs.verdict import Emulate, Reference, RunTraces, compare_run, written
+from torchport.trace.reading import HeldTrace
+from torchport.trace.writing import form_in_file, write_tensors
 
 TARGET = "torch"
 
@@ -105,11 +106,14 @@ def _judge(
     keep: bool,
 ) -> Report:
     plan = comparison.plan
-    _write_traces(comparison, files)
+    if keep:
+        _write_traces(comparison, files)
     emulate = comparison.emulate
     whole = comparison.ends, comparison.emulate_all
     reference = None if emulate is None else Reference(arithmetic, emulate, *whole)
-    parity = compare_run(files, plan, rules, steps, reference=reference, pictures=keep)
+    parity = compare_run(
+        files, plan, rules, steps, reference=reference, traces=_held(comparison), pictures=keep
+    )
     if rules is NOISE_FLOOR and comparison.precision is not None:
         parity = parity.model_copy(update={"rule": f"{parity.rule} in {comparison.precision}"})
     divergence = parity.first_divergence
@@ -120,7 +124,9 @@ def _judge(
     report = report.model_copy(update={"notes": (*report.notes, *comparison.remarks)})
     if report.passed:
         shutil.rmtree(files.snippets, ignore_errors=True)
-    if comparison.subject is not None:
+    if comparison.subject is not None and not report.passed:
+        if not keep:
+            _write_traces(comparison, files)
         report = explained_if_possible(report, files, comparison.subject, steps, kept=keep)
     if not keep:
         return _without_files(report)
@@ -135,6 +141,18 @@ def _without_files(report: Report) -> Report:
     if divergence is None:
         return report
     return report.model_copy(update={"first_divergence": divergence.model_copy(update={"snippet": None})})
+
+
+def _held(comparison: Comparison) -> RunTraces:
+    """The values as traces; CaptureError for one that no file could hold."""
+    plan = comparison.plan
+    given = comparison.golden, comparison.distances, comparison.lockstep, comparison.chained
+    for values in given:
+        for name in values:
+            form_in_file(name, values[name])
+    golden = HeldTrace("the reference", comparison.golden, plan.root, plan.aliases)
+    truth, lockstep, chained = (HeldTrace("the candidate", values, plan.root) for values in given[1:])
+    return RunTraces(golden, truth, lockstep, chained)
 
 
 def _write_traces(comparison: Comparison, files: RunFolder) -> None:

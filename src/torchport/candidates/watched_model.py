@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -12,9 +13,13 @@ from torch import Tensor, nn
 
 from torchport.candidates import leaves, probing, watching
 from torchport.candidates.functions import FunctionModule
+from torchport.capture.random_numbers import global_random_state
 from torchport.capture.source import user_line
 from torchport.capture.state import is_training, state_kept
 from torchport.errors import CaptureError, RunError, TorchportError
+
+_ROUNDINGS = 64
+"""How many roundings two results of a model that draws no random numbers may be apart."""
 
 
 @dataclass(frozen=True)
@@ -97,34 +102,61 @@ class WatchedModel:
         then: Callable[[Any], Any] = lambda result: result,
         witness: probing.Witness | None = None,
     ) -> Any:
-        """The same; where random numbers were drawn, a second run must give the same outputs."""
-        before = self._random_state()
+        """The same; a second run must give the same outputs, which is not seen by the probe or the witness."""
+        before = global_random_state(self.model)
         first, answer = self.run(probe, lambda result: (result, then(result)), witness)
-        if all(torch.equal(old, new) for old, new in zip(before, self._random_state(), strict=True)):
+        is_drawn = before != global_random_state(self.model)
+        if _are_same(first, self._unwatched().run(Passive()), exactly=is_drawn):
             return answer
-        second = self.run(Passive())
-        if _are_same(leaves.tensors(first), leaves.tensors(second)):
-            return answer
-        mode = "it is in training mode" if is_training(self.model) else "it draws random numbers in eval mode"
         raise CaptureError(
             "TP0204",
-            f"the {self.label} does not give the same result twice: {mode}",
+            f"the {self.label} does not give the same result twice: {self._why_not_the_same(is_drawn)}",
             fix=f"call {self.label}.eval(), or pass random tensors in as inputs",
         )
 
-    def _random_state(self) -> list[Tensor]:
-        devices = {p.device for p in self.model.parameters() if p.is_cuda}
-        return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]
+    def is_repeatable(self) -> bool:
+        """Whether two runs in which nothing is changed give the same outputs."""
+        plain = self._unwatched()
+        return _are_same(plain.run(Passive()), plain.run(Passive()), exactly=False)
+
+    def _unwatched(self) -> WatchedModel:
+        """The same without probes in its calls, unless something is done there that it cannot be run without."""
+        return replace(self, names={}) if self.around is None else self
+
+    def _why_not_the_same(self, is_drawn: bool) -> str:
+        if is_training(self.model):
+            return "it is in training mode"
+        if is_drawn:
+            return "it draws random numbers in eval mode"
+        return "it works with more than its inputs and its state, such as a random generator from outside"
 
 
-def _are_same(ones: list[tuple[leaves.Path, Tensor]], others: list[tuple[leaves.Path, Tensor]]) -> bool:
+def _are_same(result: Any, again: Any, *, exactly: bool) -> bool:
+    ones, others = leaves.tensors(result), leaves.tensors(again)
     if [(path, tensor.shape) for path, tensor in ones] != [(path, tensor.shape) for path, tensor in others]:
         return False
-    return all(_is_same(one, other) for (_, one), (_, other) in zip(ones, others, strict=True))
+    is_same = _is_same if exactly else _is_as_good_as_same
+    return all(is_same(one, other) for (_, one), (_, other) in zip(ones, others, strict=True))
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def _is_as_good_as_same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors differ by rounding at most: some of torch's kernels add up in another order every time."""
+    if _is_same(one, other) or one.dtype != other.dtype or not one.is_floating_point():
+        return _is_same(one, other)
+    is_finite = one.isfinite() & other.isfinite()
+    if not _is_same(one[~is_finite], other[~is_finite]):
+        return False
+    eps = torch.finfo(one.dtype).eps
+    values, again = one[is_finite].detach().double(), other[is_finite].detach().double()
+    return _rms(values - again) <= min(_ROUNDINGS * eps, math.sqrt(eps)) * _rms(values)
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.square().mean().sqrt())
 
 
 class Passive(probing.NotRepeated):

@@ -20,6 +20,7 @@ from torchport.candidates.golden import bytes_of
 from torchport.candidates.in_place import HandedInput, handed_inputs, write_through
 from torchport.candidates.probing import Probe, WatchedCall, Witness, inputs_of, user_frame
 from torchport.capture.source import definition
+from torchport.capture.torch_internals import is_in_transform, plain_torch
 from torchport.errors import TorchportError
 
 Shown = Callable[[WatchedCall, list[Tensor], list[leaves.Path]], list[Tensor]]
@@ -119,7 +120,8 @@ class _Watcher:
     ) -> Any:
         if self.is_over or self.is_with_probe:
             return self._called_again(module, usual, args, kwargs)
-        if threading.get_ident() != self.thread:  # Somebody else uses the module at the same time.
+        # Somebody else uses the module at the same time, or its tensors have no values: it is a part of its caller.
+        if threading.get_ident() != self.thread or is_in_transform():
             return usual(*args, **kwargs)
         call = self._named(module, path)
         args, kwargs, handed = self._ours(self._enter, call, module, args, kwargs)
@@ -167,7 +169,8 @@ class _Watcher:
     def _ours(self, step: Callable[..., Any], *given: Any) -> Any:
         before, self.is_with_probe = self.is_with_probe, True
         try:
-            return step(*given)
+            with plain_torch():
+                return step(*given)
         except BaseException as error:
             self.fault = self.fault or error
             raise

@@ -13,6 +13,10 @@ from torchport.capture.exported import Exported
 from torchport.capture.source import user_line
 from torchport.errors import CaptureError, TorchportError
 
+_COPY = (
+    "a body of torch.cond and the like must not return an operand as it is: return a copy, operand.clone()"
+)
+
 
 def attempt(
     model: torch.nn.Module,
@@ -35,6 +39,7 @@ def attempt(
             "TP0202",
             f"the graph that torch.export made cannot be used: {type(error).__name__}: {first_line}",
             where=user_line(error),
+            fix=_COPY if "aliasing the input" in first_line else None,
         ) from error
     must_be_typed(exported.graph)
     return exported

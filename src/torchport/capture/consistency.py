@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchport.capture import graph as g
+from torchport.capture import operations
+from torchport.capture.control_flow import CONTROL_FLOW
 
 
 def faults(graph: g.Graph) -> Iterator[tuple[str, str]]:
@@ -23,9 +25,12 @@ def faults(graph: g.Graph) -> Iterator[tuple[str, str]]:
             yield f"symbols.{symbol.name}", f"the model has no axis {symbol.axis} of {symbol.input!r}"
     if len(graph.output_names) != len(graph.root.outputs):
         yield "outputs", f"there are {len(graph.output_names)} names for {len(graph.root.outputs)} outputs"
+    bodies = g.body_keys(graph.modules)
     for key, module in graph.modules.items():
         for where, wrong in _module_faults(graph, module):
             yield f"modules.{key or 'root'}.{where}", wrong
+        if key in bodies and any(node.op in (g.CALL, g.UNKNOWN) for node in module.nodes):
+            yield f"modules.{key}", "a body of control flow calls modules, or is not known"
     yield from _circles(graph, "", ())
 
 
@@ -57,6 +62,7 @@ def _module_faults(graph: g.Graph, module: g.Module) -> Iterator[tuple[str, str]
         shapes = [meta.shape for meta in node.outputs if meta is not None]
         for wrong in _unknown_symbols([node.args, node.kwargs, shapes], known):
             yield place, wrong
+        yield from ((place, wrong) for wrong in _body_faults(graph, node))
         if node.op == g.CALL:
             yield from ((place, wrong) for wrong in _call_faults(graph, node))
         elif node.op.count(".") != 2:
@@ -77,6 +83,30 @@ def _call_faults(graph: g.Graph, node: g.Node) -> Iterator[str]:
         yield f"it takes {len(node.outputs)} values from {node.target!r}, which gives {len(callee.outputs)}"
 
 
+def _body_faults(graph: g.Graph, node: g.Node) -> Iterator[str]:
+    kind = CONTROL_FLOW.get(node.op)
+    if set(node.bodies) != set(kind.roles if kind is not None else ()):
+        yield f"it has the bodies {sorted(node.bodies)}, which are not those of {node.op!r}"
+        return
+    if kind is None:
+        return
+    if len(node.args) != len(operations.arguments(node.op)) or node.kwargs:
+        yield f"it has {len(node.args)} operands, and {node.op!r} has others"
+        return
+    expected = kind.signatures([_count(arg) for arg in node.args], len(node.outputs))
+    for role, key in node.bodies.items():
+        body = graph.modules.get(key)
+        if body is None:
+            yield f"its body {key!r} is not a module of the manifest"
+        elif (len(body.inputs), len(body.outputs)) != expected[role]:
+            yield f"its body {key!r} takes {len(body.inputs)} values and gives {len(body.outputs)}"
+
+
+def _count(arg: g.Arg) -> int:
+    """How many values an operand of control flow is."""
+    return len(list(g.refs(arg)))
+
+
 def _unknown_symbols(data: Any, known: set[str]) -> Iterator[str]:
     if isinstance(data, g.Sym):
         for name in sorted(data.symbols() - known):
@@ -93,5 +123,6 @@ def _circles(graph: g.Graph, key: str, above: tuple[str, ...]) -> Iterator[tuple
         yield f"modules.{key or 'root'}", "it calls itself"
         return
     targets = {node.target for node in graph.modules[key].nodes if node.op == g.CALL}
+    targets |= {body for node in graph.modules[key].nodes for body in node.bodies.values()}
     for target in sorted(target for target in targets if target in graph.modules):
         yield from _circles(graph, target, (*above, key))

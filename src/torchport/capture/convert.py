@@ -13,7 +13,10 @@ import torch
 from torchport.capture import graph as g
 from torchport.capture import symbols
 from torchport.capture.exported import Exported
-from torchport.capture.reader import GraphReader, output_names
+from torchport.capture.flow_layers import with_flow_layers
+from torchport.capture.flow_reader import FoundBody
+from torchport.capture.fx_nodes import output_names
+from torchport.capture.reader import GraphReader
 from torchport.capture.simplify import simplify
 from torchport.capture.torch_internals import pytree
 from torchport.capture.weights import MemoryWeights, described, identity
@@ -27,6 +30,7 @@ class Converter:
     ):
         self.model, self.program, self.name, self.labels = model, program, name, labels
         self.originals = dict(model.named_modules(remove_duplicate=False))
+        self.paths = {id(module): path for path, module in model.named_modules()}
         self.own_tensors = {
             name
             for named in (model.named_parameters, model.named_buffers)
@@ -46,18 +50,19 @@ class Converter:
         self._module("", self.tree)
         names, left_out = output_names(self.tree.graph, self._output_structure())
         kinds = {name: self.kinds.get(name, "constant_tensor") for name in self.weights}
+        weights = described(self.weights, {n: kind.removesuffix("_tensor") for n, kind in kinds.items()})
         graph = g.Graph(
             name=self.name,
-            modules=self.modules,
-            weights=described(self.weights, {n: kind.removesuffix("_tensor") for n, kind in kinds.items()}),
+            modules=with_flow_layers(self.modules, weights),
+            weights=weights,
             symbols=tuple(self.free.values()),
             output_names=names,
             config=_model_config(self.model),
         )
         graph = simplify(graph)
         writes = tuple(sorted(set(self.program.graph_signature.buffers_to_mutate.values())))
-        weights = MemoryWeights({name: self.weights[name] for name in graph.weights})
-        return Exported(graph, weights, writes, left_out)
+        kept = MemoryWeights({name: self.weights[name] for name in graph.weights})
+        return Exported(graph, kept, writes, left_out)
 
     def _output_structure(self) -> Any:
         spec = self.program.call_spec.out_spec
@@ -67,17 +72,17 @@ class Converter:
         bounds = self.program.range_constraints.get(size.node.expr)
         return None if bounds is None else bounds.upper
 
-    def _module(self, key: str, module: torch.nn.Module) -> None:
+    def _module(self, key: str, module: torch.nn.Module, body: FoundBody | None = None) -> None:
         if key in self.modules:
             return
         graph: torch.fx.Graph = module.graph  # type: ignore[assignment]
-        original = self.originals.get(g.path_of(key))
-        reader = GraphReader(self, key, module, graph)
+        original = None if body is not None else self.originals.get(g.path_of(key))
+        reader = GraphReader(self, key, module, graph, body)
         children = reader.read()
         forward = getattr(type(original), "forward", None)
         self.modules[key] = g.Module(
             key=key,
-            type=_type_name(module, original),
+            type=body.type if body is not None else _type_name(module, original),
             inputs=tuple(reader.inputs),
             nodes=tuple(reader.nodes),
             outputs=tuple(reader.outputs),
@@ -85,8 +90,19 @@ class Converter:
             attributes=_attributes(original),
             source=_definition(forward),
         )
+        for found in reader.bodies:
+            self._module(found.key, found.module, found)
         for child in children:
             self._module(child, self.tree.get_submodule(child))
+
+    def keep_constant(self, name: str, value: torch.Tensor) -> None:
+        self.weights[name] = value.detach()
+
+    def has_module(self, path: str) -> bool:
+        return path in self.originals
+
+    def path_of_module(self, identity: int) -> str | None:
+        return self.paths.get(identity)
 
     def own_name(self, path: str) -> str | None:
         return path if path in self.own_tensors else None

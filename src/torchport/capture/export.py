@@ -16,7 +16,7 @@ from torchport.capture import source, symbols
 from torchport.capture.convert import Converter
 from torchport.capture.exported import Exported
 from torchport.capture.simplify import HANDLED
-from torchport.capture.torch_internals import pytree
+from torchport.capture.torch_internals import preserve_node_meta, pytree
 from torchport.capture.weights import MemoryWeights, Weights
 from torchport.errors import CaptureError
 
@@ -81,14 +81,18 @@ def _run_export(
     shapes = symbols.dynamic_shapes(labels, axes, spec, asked=asked)
     args_shapes, kwargs_shapes = shapes
     try:
-        return torch.export.export(
-            model,
-            example[0],
-            example[1],
-            # torch 2.11 fails on shapes for `**kwargs`, also if they leave no axis free.
-            dynamic_shapes=_by_parameter(model, args_shapes, kwargs_shapes) if any(axes.values()) else None,
-            strict=False,
-        )
+        # Without the context, the operations inside torch.cond and the like lose their lines and modules.
+        with preserve_node_meta():
+            return torch.export.export(
+                model,
+                example[0],
+                example[1],
+                # torch 2.11 fails on shapes for `**kwargs`, also if they leave no axis free.
+                dynamic_shapes=(
+                    _by_parameter(model, args_shapes, kwargs_shapes) if any(axes.values()) else None
+                ),
+                strict=False,
+            )
     except Exception as error:  # torch.export raises whatever the model's code raises
         raise CaptureError(
             "TP0202",
@@ -125,12 +129,25 @@ def _functionalise(
     program: torch.export.ExportedProgram, decompose: Decompose | None
 ) -> torch.export.ExportedProgram:
     """The program without operations in place; high-level operations stay whole unless `decompose` says otherwise."""
+    _hide_constants_of_bodies(program.graph_module)
     table = torch.export.default_decompositions() if decompose is not None else {}
     chosen = {
         op: rule for op, rule in table.items() if str(op) not in HANDLED and decompose and decompose(str(op))
     }
     functional: torch.export.ExportedProgram = program.run_decompositions(chosen)
     return functional
+
+
+def _hide_constants_of_bodies(module: torch.nn.Module) -> None:
+    """Makes tensors that bodies of torch.cond and the like hold plain attributes instead of buffers.
+
+    torch takes the buffers of the whole program for state that is functionalised, and fails on those of bodies.
+    """
+    for body in module.children():
+        for name, tensor in list(body.named_buffers(recurse=False)):
+            delattr(body, name)
+            vars(body)[name] = tensor
+        _hide_constants_of_bodies(body)
 
 
 def weights_of(model: torch.nn.Module, graph: g.Graph, constants: Mapping[str, torch.Tensor]) -> Weights:

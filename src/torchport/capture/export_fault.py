@@ -6,6 +6,7 @@ error in plain words.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import linecache
 from collections.abc import Collection, Iterator, Sequence
@@ -107,8 +108,25 @@ def in_plain_words(error: CaptureError) -> CaptureError:
         "torch.export cannot follow forward, because it decides by the value of a tensor"
         + (f": `{text}`" if text else ""),
         where=error.where,
-        fix="use torch.where or torch.cond there, or decide by shapes or arguments only; what hooks can see "
-        "is recorded, and the rest is left as TODOs",
+        fix=f"use torch.where or {_control_flow_for(text)} there, or decide by shapes or arguments only; what hooks "
+        "can see is recorded, and the rest is left as TODOs",
     )
     plain.__cause__ = error.__cause__
     return plain
+
+
+def _control_flow_for(line: str) -> str:
+    """The control flow of torch that does what a line of Python decides, as far as the line says it."""
+    for text in (line, f"{line}\n    pass", f"if 0:\n    pass\n{line}\n    pass"):
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            continue
+        decisions = [node for node in ast.walk(tree) if isinstance(node, ast.If | ast.IfExp | ast.While)]
+        if decisions:
+            last = decisions[-1]
+            condition = ast.unparse(last.test)
+            if isinstance(last, ast.While):
+                return f"`while_loop(lambda …: {condition}, body, (…,))` of torch._higher_order_ops"
+            return f"`torch.cond({condition}, if_true, if_false, (…,))`"
+    return "torch.cond"

@@ -16,7 +16,8 @@ from torchport.capture import graph as g
 from torchport.capture import operations, symbols
 from torchport.capture.arguments import must_be_typed
 from torchport.capture.exported import Exported
-from torchport.capture.reader import PURE, GraphReader, is_number, line_of, output_names
+from torchport.capture.fx_nodes import is_number, line_of, output_names
+from torchport.capture.reader import PURE, GraphReader
 from torchport.capture.simplify import simplify
 from torchport.capture.source import user_line
 from torchport.capture.torch_internals import (
@@ -193,9 +194,26 @@ class _FlatGraph:
         kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
         self.kinds[name] = kind if identity(tensor) in self.own_names else "constant"
 
+    def keep_constant(self, name: str, value: torch.Tensor) -> None:
+        raise NotImplementedError("bodies of control flow are only read from torch.export")
+
+    def has_module(self, path: str) -> bool:
+        return False
+
+    def path_of_module(self, identity: int) -> str | None:
+        return None
+
     def convert(self, written: Sequence[torch.fx.Node]) -> Exported:
         reader = GraphReader(self, "", self.tree, self.tree.graph)
         reader.read()
+        for node in reader.nodes:
+            if node.bodies:
+                raise CaptureError(
+                    "TP0202",
+                    f"the graph runs {node.op}, and control flow is only read from torch.export",
+                    where=node.source,
+                    fix="record the model itself, or leave this part out of what is compared",
+                )
         output = next(node for node in reversed(self.tree.graph.nodes) if node.op == "output")
         names, left_out = output_names(self.tree.graph, output.args[0])
         root = g.Module(

@@ -132,6 +132,10 @@ class Node:
     source: str | None = None
     hint: str | None = None
     """The variable that the user's source assigns this value to."""
+    bodies: dict[str, str] = field(default_factory=dict)
+    """The graphs that a control-flow operation runs: from their roles (`true`, `false`) to the keys of modules."""
+    layer: str | None = None
+    """Inside a body: the path of the module that ran the operation, if tracing kept it."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +215,32 @@ class Graph:
     def bindings(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         """The value of each symbol for inputs of these shapes."""
         return {s.name: shapes[s.input][s.axis] for s in self.symbols}
+
+
+def body_keys(modules: Mapping[str, Module]) -> frozenset[str]:
+    """The keys of the modules that are bodies of control-flow operations."""
+    return frozenset(
+        key for module in modules.values() for node in module.nodes for key in node.bodies.values()
+    )
+
+
+def value_metas(module: Module, weights: Mapping[str, Weight]) -> dict[Ref, TensorMeta]:
+    """What is known of each value of a module that is a tensor: its inputs, weights and results."""
+    metas = {Ref(item.name): item.meta for item in module.inputs}
+    metas |= {Ref(name): weights[weight].meta for name, weight in module.params.items()}
+    for node in module.nodes:
+        metas |= {Ref(node.name, index): meta for index, meta in enumerate(node.outputs) if meta is not None}
+    return metas
+
+
+def reached(modules: Mapping[str, Module], key: str) -> Iterator[str]:
+    """The keys of a module, of all that it calls, and of the bodies of its control flow."""
+    yield key
+    for node in modules[key].nodes:
+        if node.op == CALL and node.target is not None:
+            yield from reached(modules, node.target)
+        for body in node.bodies.values():
+            yield from reached(modules, body)
 
 
 def refs(arg: Arg) -> Iterator[Ref]:

@@ -26,9 +26,9 @@ class HeldValues:
     def look_into(self, module: torch.nn.Module) -> None:
         for name, value in vars(module).items():
             if name not in _TORCHS_OWN:
-                self._note(value, 0)
+                self.note(value)
 
-    def _note(self, value: Any, depth: int) -> None:
+    def note(self, value: Any, depth: int = 0) -> None:
         if isinstance(value, str | int | float | None) or id(value) in self._known or depth > _DEEPEST:
             return
         self._known.add(id(value))
@@ -36,7 +36,7 @@ class HeldValues:
             self.tensors.append(value)
         elif isinstance(value, tuple):
             for part in value:
-                self._note(part, depth + 1)
+                self.note(part, depth + 1)
         elif type(value) in _CONTAINERS:
             self._keep(value, value.copy(), depth)
         elif _is_a_plain_object(value):
@@ -45,7 +45,7 @@ class HeldValues:
     def _keep(self, container: Any, content: Any, depth: int) -> None:
         self._contents.append((container, content))
         for part in content.values() if isinstance(content, dict) else content:
-            self._note(part, depth + 1)
+            self.note(part, depth + 1)
 
     def put_back(self) -> None:
         for container, content in self._contents:
@@ -56,6 +56,17 @@ class HeldValues:
                 container.extend(content)
             else:
                 container.update(content)
+
+
+def tensors_held_by(module: torch.nn.Module) -> dict[str, list[torch.Tensor]]:
+    """By attribute, the tensors that a module holds otherwise than as parameters and buffers."""
+    found: dict[str, list[torch.Tensor]] = {}
+    for name, value in vars(module).items():
+        if name not in _TORCHS_OWN:
+            held = HeldValues()
+            held.note(value)
+            found[name] = held.tensors
+    return {name: tensors for name, tensors in found.items() if tensors}
 
 
 def _parts(container: Any) -> Any:

@@ -7,15 +7,17 @@ every key, gives the truth that tolerances stand on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from torchport.capture import graph as g
 from torchport.capture import operations
+from torchport.capture.control_flow import CONTROL_FLOW, Bodies, Body, decides
 from torchport.capture.plan import Plan
-from torchport.capture.torch_internals import OpOverload
+from torchport.capture.torch_internals import OpOverload, eps_of_rms_norm
 from torchport.trace.plan import operation_key
 
 Watch = Callable[[str, torch.Tensor], torch.Tensor]
@@ -43,6 +45,14 @@ class Interpreter:
         self.truth, self.nodes, self.observed = truth, nodes, observed or {}
         self.inside: list[str] = []
         """The names of the calls that have begun and not ended, the innermost last."""
+        self.decides_itself = not truth
+        """Whether branches and loops inside control flow go by what is computed, or by what the model computes."""
+        self.bodies_run: set[str] = set()
+        """The keys of the bodies of control flow that ran."""
+        self._taken: list[bool] = []
+        """What was decided in bodies so far."""
+        self._to_take: Iterator[bool] | None = None
+        """What is to be decided, if another run of the same bodies decides it."""
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         root = self.graph.root
@@ -79,7 +89,9 @@ class Interpreter:
     def _watched(self, key: str, value: torch.Tensor) -> torch.Tensor:
         return self._widen(self.watch(key, value))
 
-    def _operation(self, node: g.Node, values: dict[str, Any], module: g.Module) -> Any:
+    def _operation(
+        self, node: g.Node, values: dict[str, Any], module: g.Module, *, inside_body: bool = False
+    ) -> Any:
         if node.op == g.UNKNOWN:
             return [self._widen(value) for value in self.observed[node.kwargs["label"]]]
 
@@ -96,12 +108,87 @@ class Interpreter:
                 return getattr(torch, arg.name)
             return arg
 
-        return self.apply(node, g.map_args(node.args, evaluate), g.map_args(node.kwargs, evaluate))
+        args, kwargs = g.map_args(node.args, evaluate), g.map_args(node.kwargs, evaluate)
+        if inside_body:
+            return self._compute(node, args, kwargs)
+        with self._decided_as_in_the_model(node, args, module):
+            return self.apply(node, args, kwargs)
 
     def apply(self, node: g.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of an operation of a module that is called; those inside bodies do not come by here."""
+        return self._compute(node, args, kwargs)
+
+    def _compute(self, node: g.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if node.bodies:
+            return self._control_flow(node, args)
         if self.truth and node.op == _RMS_NORM:
             args, kwargs = _with_own_eps(node, args, kwargs)
         return self.overload(node.op)(*args, **kwargs)
+
+    # control flow
+
+    def _control_flow(self, node: g.Node, args: tuple[Any, ...]) -> list[torch.Tensor]:
+        bodies = Bodies(
+            {role: self._body(self.graph.modules[key]) for role, key in node.bodies.items()},
+            self._decide,
+            lambda first: [self._empty(meta) for meta in node.outputs[first:]],
+        )
+        results = CONTROL_FLOW[node.op].run(bodies, *args)
+        given = {id(tensor) for tensor in _tensors(args)}
+        return [result.clone() if id(result) in given else result for result in results]
+
+    def _body(self, module: g.Module) -> Body:
+        uses = _last_uses(module)
+
+        def run(operands: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            self.bodies_run.add(module.key)
+            names = [item.name for item in module.inputs]
+            values: dict[str, Any] = dict(zip(names, operands, strict=True))
+            for index, node in enumerate(module.nodes):
+                values[node.name] = self._operation(node, values, module, inside_body=True)
+                for name in uses.get(index, ()):
+                    values.pop(name, None)
+            return [self._value(ref, values, module) for ref in module.outputs]
+
+        return run
+
+    def _decide(self, condition: torch.Tensor) -> bool:
+        self._taken.append(bool(condition) if self._to_take is None else next(self._to_take))
+        return self._taken[-1]
+
+    @contextmanager
+    def _decided_as_in_the_model(
+        self, node: g.Node, args: tuple[Any, ...], module: g.Module
+    ) -> Iterator[None]:
+        """Within, what other arithmetic decides in bodies is what the model decides in its own, from the same operands.
+
+        Otherwise a loop could end one step earlier, and the truth would be that of another computation.
+        """
+        if not self.decides_itself and self._has_decisions(node):
+            self._to_take = iter(self._decisions(node, args, module))
+        try:
+            yield
+        finally:
+            self._to_take = None
+
+    def _has_decisions(self, node: g.Node) -> bool:
+        modules = self.graph.modules
+        inside = (modules[key] for body in node.bodies.values() for key in g.reached(modules, body))
+        return decides(node.op) or any(decides(one.op) for body in inside for one in body.nodes)
+
+    def _decisions(self, node: g.Node, args: tuple[Any, ...], module: g.Module) -> list[bool]:
+        plain = Interpreter(self.graph, self.weights, self.plan, self.watch)
+        plain.bindings, plain.device = self.bindings, self.device
+        metas = g.value_metas(module, self.graph.weights)
+        dtypes = iter([getattr(torch, metas[ref].dtype) for ref in g.refs(node.args)])
+        narrow = g.map_args(args, lambda arg: arg.to(next(dtypes)) if isinstance(arg, torch.Tensor) else arg)
+        plain._compute(node, narrow, {})
+        return plain._taken
+
+    def _empty(self, meta: g.TensorMeta | None) -> torch.Tensor:
+        assert meta is not None
+        sizes = [dim.evaluate(self.bindings) if isinstance(dim, g.Sym) else dim for dim in meta.shape]
+        return self._widen(torch.empty(sizes, dtype=getattr(torch, meta.dtype), device=self.device))
 
     def _value(self, ref: g.Ref, values: dict[str, Any], module: g.Module) -> torch.Tensor:
         if ref.name in module.params:
@@ -121,6 +208,14 @@ class Interpreter:
         return operations.overload(name.replace("aten.copy_.", "aten.copy."))
 
 
+def _tensors(args: Any) -> Iterator[torch.Tensor]:
+    if isinstance(args, torch.Tensor):
+        yield args
+    elif isinstance(args, list | tuple):
+        for item in args:
+            yield from _tensors(item)
+
+
 def _with_own_eps(
     node: g.Node, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -128,7 +223,7 @@ def _with_own_eps(
     given = dict(zip(("input", "normalized_shape", "weight", "eps"), args, strict=False)) | kwargs
     meta = node.outputs[0]
     if given.get("eps") is None and meta is not None:
-        given["eps"] = torch.finfo(getattr(torch, meta.dtype)).eps
+        given["eps"] = eps_of_rms_norm(getattr(torch, meta.dtype))
     return (), given
 
 

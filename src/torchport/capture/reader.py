@@ -8,35 +8,19 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from torchport.capture import graph as g
 from torchport.capture import source, symbols
-from torchport.capture.torch_internals import OpOverload, is_grad_mode, pytree
+from torchport.capture.control_flow import operation_for
+from torchport.capture.flow_reader import FlowReader, FoundBody, control_flow_of
+from torchport.capture.fx_nodes import first_traced, gives_tensors, is_number, line_of, output_leaves
+from torchport.capture.owner import Owner
+from torchport.capture.torch_internals import OpOverload, is_grad_mode
 from torchport.errors import CaptureError
-
-
-class Owner(Protocol):
-    """The graph that a module belongs to: what a reader needs to know of the whole."""
-
-    labels: list[str]
-
-    @property
-    def rename(self) -> Mapping[str, str]: ...
-
-    @property
-    def tree(self) -> torch.nn.Module: ...
-
-    def own_name(self, path: str) -> str | None:
-        """The name of the tensor at a path of the traced model; None if it is a constant, which has no name."""
-
-    def keep_weight(self, name: str, path: str) -> None:
-        """Takes the tensor at a path of the traced model into the graph's weights, under a name."""
-
 
 PURE = {"aten.detach_.default": "aten.detach.default"}
 """Operations that work in place without changing values, and the ones that stand for them in a graph."""
@@ -45,8 +29,16 @@ PURE = {"aten.detach_.default": "aten.detach.default"}
 class GraphReader:
     """Reads the fx graph of one module; the fields hold what was found."""
 
-    def __init__(self, owner: Owner, key: str, module: torch.nn.Module, graph: torch.fx.Graph):
-        self.owner, self.key, self.module, self.graph = owner, key, module, graph
+    def __init__(
+        self,
+        owner: Owner,
+        key: str,
+        module: torch.nn.Module,
+        graph: torch.fx.Graph,
+        body: FoundBody | None = None,
+    ):
+        """`body` says what is known of a graph that is the body of control flow."""
+        self.owner, self.key, self.module, self.graph, self.body = owner, key, module, graph, body
         self.inputs: list[g.Input] = []
         self.nodes: list[g.Node] = []
         self.outputs: list[g.Ref] = []
@@ -57,6 +49,8 @@ class GraphReader:
         self.constants: dict[str, str] = {}
         """The names of constants, by their paths in the traced model."""
         self.children: list[str] = []
+        self.bodies: list[FoundBody] = []
+        """The graphs that control flow runs."""
 
     def read(self) -> list[str]:
         handlers = {
@@ -86,6 +80,10 @@ class GraphReader:
         if not isinstance(value, torch.Tensor):
             return
         name = node.name
+        if self.body is not None and node in self.body.weights:
+            self.params[name] = self.body.weights[node]
+            self.refs[node] = g.Ref(name)
+            return
         if self.key == "":
             index = [n for n in self.graph.nodes if n.op == "placeholder"].index(node)
             name = self.owner.labels[index]
@@ -95,17 +93,21 @@ class GraphReader:
     def _get_attr(self, node: torch.fx.Node) -> None:
         target = str(node.target)
         value = operator.attrgetter(target)(self.module)
+        if isinstance(value, torch.fx.GraphModule):
+            return  # A body, which the operation that runs it reads.
         if not isinstance(value, torch.Tensor):
             raise CaptureError(
                 "TP0202",
-                f"the graph holds {type(value).__name__} {target!r}, which is not supported "
-                "(control flow by torch.cond, torch.while_loop or similar)",
+                f"the graph holds {type(value).__name__} {target!r}, which is not supported",
                 where=self.key or None,
                 fix="replace the data-dependent control flow by torch.where",
             )
         path = self._within(target)
         name = self.owner.own_name(path) or self._constant(path)
-        self.owner.keep_weight(name, path)
+        if self.body is None:
+            self.owner.keep_weight(name, path)
+        else:
+            self.owner.keep_constant(name, value)
         self.params[node.name] = name
         self.refs[node] = g.Ref(node.name)
 
@@ -121,7 +123,7 @@ class GraphReader:
         child = f"{self.key}.{node.target}" if self.key else str(node.target)
         self.children.append(child)
         callee = self._graph_of(child)
-        outputs = self._metas([n.meta.get("val") for n in output_leaves(callee) if _is_tensor(n)])
+        outputs = self._metas([n.meta.get("val") for n in output_leaves(callee) if gives_tensors(n)])
         wanted = [p for p in callee.nodes if p.op == "placeholder"]
         args = [
             self.refs[a]  # type: ignore[index]
@@ -140,7 +142,7 @@ class GraphReader:
 
     def _call_line(self, child: str) -> str | None:
         """The line of this module that calls a child, as the child's operations tell it: a call itself has no line."""
-        inner = _first_traced(self.owner.tree, child)
+        inner = first_traced(self.owner.tree, child)
         if inner is None:
             return None
         frames = source.frames(inner.meta["stack_trace"])
@@ -158,12 +160,22 @@ class GraphReader:
         if node.target is operator.getitem:
             self._getitem(node)
             return
+        if operation_for(node.target) is not None:
+            self._control_flow(node)
+            return
         if not isinstance(node.target, OpOverload):
             raise CaptureError(
                 "TP0202",
                 f"the graph calls {node.target}, which is not an ATen operation",
                 where=line_of(node),
                 fix="replace it by tensor operations",
+            )
+        if self.body is not None and str(node.target) == g.UNKNOWN:
+            raise CaptureError(
+                "TP0202",
+                f"{self.body.type} runs what torch.export cannot follow",
+                where=line_of(node),
+                fix="rewrite that line so that it does not depend on tensor values",
             )
         self.refs[node] = g.Ref(node.name)
         self.nodes.append(
@@ -174,8 +186,46 @@ class GraphReader:
                 kwargs={k: self._arg(a) for k, a in node.kwargs.items()},
                 outputs=self._metas(value),
                 source=line_of(node),
+                layer=self._layer(node),
             )
         )
+
+    def _control_flow(self, node: torch.fx.Node) -> None:
+        kind = control_flow_of(node)
+        reader = FlowReader(self.module, self.refs, self.params)
+        bodies = reader.bodies(node, self._free_key(kind.name))
+        self.bodies += bodies
+        self.refs[node] = g.Ref(node.name)
+        self.nodes.append(
+            g.Node(
+                name=node.name,
+                op=kind.op,
+                args=reader.operands(node),
+                kwargs={},
+                outputs=self._metas(node.meta["val"]),
+                source=line_of(node),
+                bodies={role: body.key for role, body in zip(kind.roles, bodies, strict=True)},
+                layer=self._layer(node),
+            )
+        )
+
+    def _free_key(self, name: str) -> str:
+        """The key for control flow of this module: no other control flow has it, and no module of the model."""
+        taken = {body.key.rpartition(".")[0] for body in self.bodies}
+        number, key = 0, f"{self.key}.{name}" if self.key else name
+        base = key
+        while key in taken or self.owner.has_module(g.path_of(key)):
+            number += 1
+            key = f"{base}_{number}"
+        return key
+
+    def _layer(self, node: torch.fx.Node) -> str | None:
+        """The path of the module that runs an operation of a body. A body knows modules by their identities."""
+        if self.body is None:
+            return None
+        known = (key.partition("@")[0] for key in node.meta.get("nn_module_stack") or ())
+        paths = [self.owner.path_of_module(int(key)) for key in known if key.isdecimal()]
+        return next((path for path in reversed(paths) if path is not None), None)
 
     def _getitem(self, node: torch.fx.Node) -> None:
         base, index = node.args
@@ -189,11 +239,11 @@ class GraphReader:
         if isinstance(size, torch.SymInt):
             self.sizes[node] = symbols.to_dim(size, self.owner.rename)
         else:
-            position = sum(_is_tensor(leaf) for leaf in leaves[:index])
+            position = sum(gives_tensors(leaf) for leaf in leaves[:index])
             self.refs[node] = g.Ref(self.refs[base].name, position)
 
     def _output(self, node: torch.fx.Node) -> None:
-        self.outputs = [self.refs[leaf] for leaf in output_leaves(self.graph) if _is_tensor(leaf)]
+        self.outputs = [self.refs[leaf] for leaf in output_leaves(self.graph) if gives_tensors(leaf)]
 
     def _metas(self, value: Any) -> tuple[g.TensorMeta | None, ...]:
         items = value if isinstance(value, list | tuple) else [value]
@@ -253,58 +303,3 @@ class GraphReader:
             if len(leaving) in (1, len(targets)):
                 for index, name in zip(leaving, targets, strict=False):
                     self.nodes[index] = replace(self.nodes[index], hint=name)
-
-
-def output_leaves(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """What a module's graph returns, without None and plain numbers."""
-    output = next(node for node in reversed(graph.nodes) if node.op == "output")
-    leaves = pytree.tree_leaves(output.args[0], is_leaf=lambda x: x is None)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)]
-
-
-def output_names(graph: torch.fx.Graph, structure: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A name for each output that is a tensor, as the path to it in `structure`; and those of the others."""
-    paths, _ = pytree.tree_flatten_with_path(structure, is_leaf=lambda x: x is None)
-    output = next(node for node in reversed(graph.nodes) if node.op == "output")
-    leaves = pytree.tree_leaves(output.args[0], is_leaf=lambda x: x is None)
-    kept: list[str] = []
-    left_out: list[str] = []
-    for index, ((path, _), leaf) in enumerate(zip(paths, leaves, strict=True)):
-        is_kept = isinstance(leaf, torch.fx.Node) and _is_tensor(leaf)
-        (kept if is_kept else left_out).append(pytree.keystr(path) or f"[{index}]")
-    return tuple(kept), tuple(left_out)
-
-
-def is_number(value: object) -> bool:
-    """Whether a value of a graph is a number, which may be symbolic, and no tensor."""
-    return isinstance(value, torch.SymInt | torch.SymBool | torch.SymFloat | int | float | bool)
-
-
-def _is_tensor(node: torch.fx.Node) -> bool:
-    return not is_number(node.meta.get("val"))
-
-
-def _first_traced(tree: torch.nn.Module, key: str) -> torch.fx.Node | None:
-    """The first node within a module that says which line it came from, and through which modules."""
-    graph = tree.get_submodule(key).graph
-    assert isinstance(graph, torch.fx.Graph)
-    node: torch.fx.Node
-    for node in graph.nodes:
-        if node.op == "call_module":
-            found = _first_traced(tree, f"{key}.{node.target}")
-            if found is not None:
-                return found
-        elif (
-            node.op == "call_function"
-            and {"stack_trace", "nn_module_stack"} <= node.meta.keys()
-            and _is_tensor(node)
-        ):
-            traced: torch.fx.Node = node
-            return traced
-    return None
-
-
-def line_of(node: torch.fx.Node) -> str | None:
-    """The innermost line of the user's code that a node came from."""
-    frame = source.innermost_frame(node.meta.get("stack_trace"))
-    return f"{frame[0]}:{frame[1]}" if frame else None

@@ -29,6 +29,7 @@ from torchport.capture.exported import Exported
 from torchport.capture.file_names import Kind, captured_file
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import write_manifest
+from torchport.capture.module_names import must_have_graphs_apart
 from torchport.capture.plan import Plan, make_plan
 from torchport.capture.state import as_it_was, copied, state_kept
 from torchport.capture.values import with_values
@@ -52,6 +53,8 @@ class Capture:
     """Why torch.export failed, if hooks had to record a part of the model."""
     writes: tuple[str, ...] = ()
     """Buffers that the model writes to when it is called, which a port does not."""
+    idle: tuple[str, ...] = ()
+    """Bodies of control flow that did not run on the recorded inputs, so that nothing is known of their values."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", as_weights(self.weights))
@@ -93,6 +96,7 @@ class Capture:
             "values": self.has_values,
             **({"export_error": {"message": error.message, "where": error.where}} if error else {}),
             **({"writes": list(self.writes)} if self.writes else {}),
+            **({"idle": list(self.idle)} if self.idle else {}),
         }
         write_manifest(paths["manifest"], self.graph, extra=extra)
         return {"manifest": paths["manifest"], **written}
@@ -165,6 +169,7 @@ def record(
     If torch.export cannot follow the model, hooks record what can be seen without a graph, and the capture's
     `export_error` says why.
     """
+    must_have_graphs_apart(model)
     given: tuple[Any, ...] = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     named: dict[str, Any] = dict(kwargs or {})
     given, named = where_the_model_is(model, (given, named))
@@ -184,8 +189,10 @@ def record(
         if on_meta(model, (given, named)):
             return Capture(exported.graph, plan, weights, export_error=error, writes=exported.writes)
         inputs = tensors(copied((given, named)))
-        golden, residual = with_values(exported, plan, inputs, eager, ops=ops, truth=truth, observed=observed)
-    return Capture(exported.graph, plan, weights, golden, residual, error, exported.writes)
+        values = with_values(exported, plan, inputs, eager, ops=ops, truth=truth, observed=observed)
+    return Capture(
+        exported.graph, plan, weights, values.golden, values.truth, error, exported.writes, values.idle
+    )
 
 
 def record_graph(
@@ -202,8 +209,8 @@ def record_graph(
         inputs = tensors(copied((args, dict(kwargs))))
         must_fit(graph, inputs)
         plan = make_plan(graph)
-        golden, residual = with_values(Exported(graph, weights), plan, inputs, eager)
-    return Capture(graph, plan, weights, golden, residual)
+        values = with_values(Exported(graph, weights), plan, inputs, eager)
+    return Capture(graph, plan, weights, values.golden, values.truth, idle=values.idle)
 
 
 def _export(

@@ -80,6 +80,8 @@ class NodeForm(_Form):
     target: str | None = None
     source: str | None = None
     hint: str | None = None
+    bodies: dict[str, str] = {}
+    layer: str | None = None
 
     @classmethod
     def of(cls, node: g.Node) -> Self:
@@ -92,6 +94,8 @@ class NodeForm(_Form):
             target=node.target,
             source=node.source,
             hint=node.hint,
+            bodies=node.bodies or None,
+            layer=node.layer,
         )
 
     def node(self) -> g.Node:
@@ -104,6 +108,8 @@ class NodeForm(_Form):
             target=self.target,
             source=self.source,
             hint=self.hint,
+            bodies=self.bodies,
+            layer=self.layer,
         )
 
 
@@ -182,6 +188,8 @@ class Manifest(_Form):
     export_error: dict[str, str | None] | None = None
     """`message` and `where`, if torch.export failed."""
     writes: list[str] | None = None
+    idle: list[str] | None = None
+    """Bodies of control flow that did not run."""
     name: str
     root: str
     config: dict[str, Arg]

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+_NOT_OF_THE_USER = ("torch/", "<eval_with_key>")
+"""How the names of files begin that torch wrote, or that are its own."""
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
@@ -28,7 +30,7 @@ class Statement:
 def frames(stack_trace: str | None) -> list[tuple[str, int]]:
     """File and line of every `forward` that a node came through, the outermost first."""
     found = _FRAME.findall(stack_trace or "")
-    return [(file, int(line)) for file, line in found if not file.startswith("torch/")]
+    return [(file, int(line)) for file, line in found if not file.startswith(_NOT_OF_THE_USER)]
 
 
 def is_of_torch(source: str | None) -> bool:

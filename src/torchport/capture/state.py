@@ -16,7 +16,15 @@ from torch.nn.parameter import is_lazy
 
 from torchport.capture import operations
 from torchport.capture.held_values import HeldValues
-from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, pytree, storage_id
+from torchport.capture.random_numbers import random_numbers_kept
+from torchport.capture.torch_internals import (
+    OpOverload,
+    TorchDispatchMode,
+    pytree,
+    storage_id,
+    versions_kept,
+    without_modes,
+)
 
 _TURN = threading.RLock()
 """Whose turn it is to change what the whole process shares."""
@@ -30,10 +38,9 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 def as_it_was(model: torch.nn.Module) -> Iterator[None]:
     """Within, the model is in eval mode and takes the plain attention path; afterwards it is as before.
 
-    That includes modes, attributes, buffers and torch's random state.
+    That includes modes, attributes, buffers and the random state of torch, Python and numpy.
     """
-    devices = {p.device for p in model.parameters() if p.is_cuda}
-    with alone(), torch.random.fork_rng(devices=[d.index for d in devices]), state_kept(model, runs=False):
+    with alone(), random_numbers_kept(model), state_kept(model, runs=False):
         model.eval()
         yield
 
@@ -58,9 +65,9 @@ def alone() -> Iterator[None]:
 def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
     """Puts back buffers, by name and by value, and the attributes of every module with what these hold.
 
-    Parameters of a model in training mode, which a forward pass may write to, are put back, too. Without `runs`, the
-    model is only traced within: then no operation writes to its buffers, and large ones need no guard, which would be
-    in the way of torch.export.
+    Parameters of a model in training mode, which a forward pass may write to, are put back, too. To autograd nothing
+    was written, so that a backward pass that was pending before can be run. Without `runs`, the model is only traced
+    within: then no operation writes to its buffers, and large ones need no guard, which would be in torch.export's way.
     """
     attributes = [(module, _snapshot(module)) for module in model.modules()]
     held = HeldValues()
@@ -68,10 +75,12 @@ def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
         held.look_into(module)
     written = [*model.buffers(), *(model.parameters() if is_training(model) else ()), *held.tensors]
     small, large = by_size([tensor for tensor in written if not tensor.is_meta and not is_lazy(tensor)])
-    copies = [(tensor, tensor.detach().clone()) for tensor in small]
+    with without_modes():
+        copies = [(tensor, tensor.detach().clone()) for tensor in small]
     parameters = {id(parameter) for parameter in model.parameters()}
     guarded = [tensor for tensor in large if id(tensor) not in parameters]
     guard = CopyBeforeWrite(guarded) if runs and guarded else None
+    versions = versions_kept((*small, *guarded))
     try:
         with guard or nullcontext():
             yield
@@ -79,9 +88,9 @@ def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
         for module, saved in attributes:
             _put_back(module, saved)
         held.put_back()
-        with torch.no_grad():
+        with versions, without_modes(), torch.no_grad():
             for tensor, value in copies + (guard.copies if guard else []):
-                if not torch.equal(tensor, value):
+                if tensor.dtype != value.dtype or not torch.equal(tensor, value):
                     tensor.copy_(value)
 
 

@@ -4,45 +4,65 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 
 - `torch.utils._pytree`: `tree_flatten`, `tree_unflatten`, `tree_leaves`, `tree_map_only`, `tree_flatten_with_path`
   and `keystr`. torch.export itself speaks in its terms, and there is no public form of it.
-- `torch._ops`: the classes of what `torch.ops.aten.gelu` and `torch.ops.aten.gelu.default` are.
-- `torch.utils._python_dispatch.TorchDispatchMode`: to see operations before they run.
+- `torch._ops`: the classes of what `torch.ops.aten.gelu`, `torch.ops.aten.gelu.default` and torch.cond's operation are.
+- `torch.utils._python_dispatch`: `TorchDispatchMode` to see operations before they run, and `_disable_current_modes` to
+  compute something that they do not see.
 - `torch.fx.experimental.proxy_tensor.make_fx` with `pre_dispatch` and `_allow_non_fake_inputs`.
 - `SymInt.node`: `expr`, and `shape_env.bound_sympy` of the environment that the size is of.
 - `torch._dispatch.python.enable_python_dispatcher`: decompositions that are written in Python take part in a trace.
 - `torch._guards`: `tracing(None)` to step out of a compilation that is going on, `detect_fake_mode`.
 - `torch.fx.traceback.preserve_node_meta`: a graph that is traced again keeps the user's lines.
 - `torch._decomp.get_decompositions`: an operation as others that it is made of.
-- `torch._C`: `_set_grad_enabled`, which stands in graphs as an operation, and `_is_any_autocast_enabled`.
+- `torch._higher_order_ops.associative_scan.generic_associative_scan`: the order in which torch combines elements.
+- `torch.autograd.grad_mode._unsafe_preserve_version_counter`: what is put back counts as never written to.
+- `torch._C._functorch`: `peek_interpreter_stack` and `is_functorch_wrapped_tensor`, which tell whether a transform of
+  torch.func, such as `vmap`, is at work.
+- `torch._C`: `_set_grad_enabled`, which stands in graphs as an operation, `_is_any_autocast_enabled`, and
+  `DisableTorchFunction` and `_DisableTorchDispatch`, which keep what is computed within from all modes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 import torch
 from torch._decomp import get_decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode, tracing
-from torch._ops import OpOverload, OpOverloadPacket
+from torch._higher_order_ops.associative_scan import generic_associative_scan
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 __all__ = [
+    "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
     "TorchDispatchMode",
+    "associative_scan",
     "decompositions",
+    "eps_of_rms_norm",
     "is_autocast_on",
     "is_grad_mode",
+    "is_in_transform",
+    "is_of_transform",
+    "plain_torch",
+    "preserve_node_meta",
     "pytree",
     "storage_id",
     "trace_to_aten",
     "upper_limit",
+    "versions_kept",
+    "without_modes",
 ]
+
+without_modes = _disable_current_modes
+"""Within, no mode that changes operations is on, such as one that widens or rounds them."""
 
 
 def decompositions(operations: Sequence[OpOverloadPacket]) -> dict[OpOverload, Callable[..., Any]]:
@@ -51,9 +71,40 @@ def decompositions(operations: Sequence[OpOverloadPacket]) -> dict[OpOverload, C
     return found
 
 
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """Within, operations are done as they are, whatever modes are on; faster than `without_modes`."""
+    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+        yield
+
+
+def associative_scan(
+    combine: Callable[..., list[torch.Tensor]],
+    xs: Sequence[torch.Tensor],
+    closed_over: Sequence[torch.Tensor],
+) -> list[torch.Tensor]:
+    """The running combinations of elements along the first axis, combined in the order that eager torch takes."""
+    if len(xs[0]) < 2:
+        return list(xs)
+    scan: Callable[..., list[torch.Tensor]] = generic_associative_scan
+    return scan(combine, xs, additional_inputs=tuple(closed_over))
+
+
+def eps_of_rms_norm(dtype: torch.dtype) -> float:
+    """The eps that torch takes if a norm has none: it computes narrower floats in float32."""
+    return min(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
+
+
 def storage_id(tensor: torch.Tensor) -> int:
     """A number that tensors have in common if and only if they share memory, also on the meta device."""
     return int(tensor.untyped_storage()._cdata)
+
+
+def versions_kept(tensors: Iterable[torch.Tensor]) -> AbstractContextManager[None]:
+    """Afterwards autograd takes the tensors for unwritten: their values must be what they were before."""
+    counting = tuple(tensor for tensor in tensors if not tensor.is_inference())
+    kept: AbstractContextManager[None] = _unsafe_preserve_version_counter(counting)
+    return kept
 
 
 def is_grad_mode(target: object) -> bool:
@@ -65,6 +116,16 @@ def upper_limit(size: torch.SymInt) -> Any:
     """The largest value that tracing allows a symbolic size, as a sympy expression; None if it does not say."""
     environment = size.node.shape_env
     return None if environment is None else environment.bound_sympy(size.node.expr).upper
+
+
+def is_in_transform() -> bool:
+    """Whether a transform of torch.func, such as `vmap`, is at work: its tensors have no values of their own."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def is_of_transform(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one that a transform of torch.func gives to the function that it runs."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def is_autocast_on() -> bool:

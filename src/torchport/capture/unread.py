@@ -20,7 +20,7 @@ def without_unread(modules: dict[str, g.Module]) -> dict[str, g.Module]:
         fewer = {key: _live(module) for key, module in modules.items()}
         fewer = _without_unread_inputs(fewer)
         fewer = _without_unread_outputs(fewer)
-        reached = set(_reachable(fewer, ""))
+        reached = set(g.reached(fewer, ""))
         fewer = {key: module for key, module in fewer.items() if key in reached}
         if fewer == modules:
             return fewer
@@ -40,17 +40,19 @@ def _live(module: g.Module) -> g.Module:
 
 
 def _without_unread_inputs(modules: dict[str, g.Module]) -> dict[str, g.Module]:
-    """Every module but the root without inputs that it does not read."""
+    """Every module but the root and bodies without inputs that it does not read."""
+    whole = _with_fixed_signature(modules)
     keep: dict[str, list[int]] = {}
     for key, module in modules.items():
         read = {r.name for node in module.nodes for r in g.refs([node.args, node.kwargs])}
         read |= {ref.name for ref in module.outputs}
-        keep[key] = [i for i, item in enumerate(module.inputs) if key == "" or item.name in read]
+        keep[key] = [i for i, item in enumerate(module.inputs) if key in whole or item.name in read]
     return _with_inputs(modules, keep)
 
 
 def _without_unread_outputs(modules: dict[str, g.Module]) -> dict[str, g.Module]:
-    """Every module but the root without outputs that no caller reads; recurrent layers keep all of theirs."""
+    """Every module without outputs that no caller reads. The root, bodies and recurrent layers keep all of theirs."""
+    fixed = _with_fixed_signature(modules)
     read: dict[str, set[int]] = {key: set() for key in modules}
     for module in modules.values():
         targets = {node.name: node.target for node in module.nodes if node.op == g.CALL}
@@ -64,11 +66,16 @@ def _without_unread_outputs(modules: dict[str, g.Module]) -> dict[str, g.Module]
     for key, module in modules.items():
         whole = module.nodes and module.nodes[-1].op in RECURRENT
         kept = [i for i in range(len(module.outputs)) if i in read[key]]
-        if key == "" or whole or not kept or len(kept) == len(module.outputs):
+        if key in fixed or whole or not kept or len(kept) == len(module.outputs):
             continue
         moved[key] = {old: new for new, old in enumerate(kept)}
         result[key] = replace(module, outputs=tuple(module.outputs[i] for i in kept))
     return with_moved_outputs(result, moved, lambda call: _kept_outputs(call, moved[call.target or ""]))
+
+
+def _with_fixed_signature(modules: Mapping[str, g.Module]) -> frozenset[str]:
+    """The modules whose inputs and outputs stay as they are: the root, and bodies, which take operands by position."""
+    return g.body_keys(modules) | {""}
 
 
 def _kept_outputs(call: g.Node, moved: Mapping[int, int]) -> tuple[g.TensorMeta | None, ...]:
@@ -108,14 +115,6 @@ def _with_moved_reads(
     return replace(module, nodes=nodes, outputs=tuple(move(ref) for ref in module.outputs))
 
 
-def _reachable(modules: dict[str, g.Module], key: str) -> Iterator[str]:
-    """The keys of a module and of all that it calls."""
-    yield key
-    for node in modules[key].nodes:
-        if node.op == g.CALL and node.target is not None:
-            yield from _reachable(modules, node.target)
-
-
 def _with_inputs(modules: dict[str, g.Module], order: dict[str, list[int]]) -> dict[str, g.Module]:
     """Every module with only the inputs that `order` names, in that order, and every call to match."""
     result = {}
@@ -133,8 +132,9 @@ def _with_inputs(modules: dict[str, g.Module], order: dict[str, list[int]]) -> d
 def inputs_in_order_of_use(modules: dict[str, g.Module]) -> dict[str, g.Module]:
     """Every module with its inputs in the order in which the innermost operations read them.
 
-    So data comes before masks and tables. The root keeps the order of the model's forward.
+    So data comes before masks and tables. The root keeps the order of the model's forward, a body that of its operands.
     """
+    fixed = _with_fixed_signature(modules)
     orders: dict[str, list[int]] = {}
 
     def order(key: str) -> list[int]:
@@ -147,7 +147,7 @@ def inputs_in_order_of_use(modules: dict[str, g.Module]) -> dict[str, g.Module]:
                 if place is not None and place not in read:
                     read.append(place)
             rest = [i for i in range(len(module.inputs)) if i not in read]
-            orders[key] = list(range(len(module.inputs))) if key == "" else read + rest
+            orders[key] = list(range(len(module.inputs))) if key in fixed else read + rest
         return orders[key]
 
     def _reads(module: g.Module) -> Iterator[g.Ref]:

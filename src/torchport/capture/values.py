@@ -7,18 +7,29 @@ and how far each is from the truth.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 
 from torchport.capture import hooks
 from torchport.capture.exported import Exported
-from torchport.capture.graph import Graph
+from torchport.capture.graph import Graph, body_keys
 from torchport.capture.interpret import Interpreter, Watch
 from torchport.capture.plan import Plan
 from torchport.capture.torch_internals import storage_id
 from torchport.errors import CaptureError
 from torchport.trace.plan import operation_key
 from torchport.trace.residual import residual
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a graph computes, by trace key, and how far that is from the truth."""
+
+    golden: dict[str, torch.Tensor]
+    truth: dict[str, torch.Tensor]
+    idle: tuple[str, ...] = ()
+    """The bodies of control flow that did not run."""
 
 
 def with_values(
@@ -30,7 +41,7 @@ def with_values(
     ops: bool = False,
     truth: bool = True,
     observed: Mapping[str, list[torch.Tensor]] | None = None,
-) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+) -> Values:
     """The golden value of every key of the plan, and how far it is from the truth."""
     graph = exported.graph
     golden: dict[str, torch.Tensor] = {}
@@ -52,17 +63,23 @@ def with_values(
             distances[key] = distance
         return known
 
-    def run(watch: Watch, wide: bool) -> list[torch.Tensor]:
-        machine = Interpreter(
+    def machine(watch: Watch, wide: bool) -> Interpreter:
+        return Interpreter(
             graph, exported.weights, plan, watch, truth=wide, nodes=ops, observed=observed or {}
         )
-        return machine.run(inputs)
 
-    _must_agree(graph, run(keep, False), eager)
+    plain = machine(keep, False)
+    _must_agree(graph, plain.run(inputs), eager)
     if truth:
-        run(put_back, True)
+        machine(put_back, True).run(inputs)
         _as_their_nodes(graph, plan, distances)
-    return golden, distances
+    return Values(golden, distances, _idle(graph, plain.bodies_run))
+
+
+def _idle(graph: Graph, ran: set[str]) -> tuple[str, ...]:
+    """The bodies that did not run, without those that are inside another such body."""
+    idle = sorted(body_keys(graph.modules) - ran)
+    return tuple(key for key in idle if not any(key.startswith(f"{other}.") for other in idle))
 
 
 def _as_their_nodes(graph: Graph, plan: Plan, distances: dict[str, torch.Tensor]) -> None:

@@ -151,7 +151,8 @@ def _with_computed_shapes(case: Case) -> Case | None:
         name: replace(weight, meta=shaped_as(case.weights[name], weight.meta))
         for name, weight in case.graph.weights.items()
     }
-    graph = replace(case.graph, modules={**modules, "": replace(root, nodes=nodes)}, weights=weights)
+    known = {**case.graph.modules, **modules, "": replace(root, nodes=nodes)}
+    graph = replace(case.graph, modules=known, weights=weights)
     return replace(case, graph=graph)
 
 

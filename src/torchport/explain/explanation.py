@@ -138,7 +138,7 @@ def suspects(suspect: Suspect, culprit: Divergence, values: RunValues, bench: Be
     yield suspect
     if bench.edits and culprit.key is not None:
         whole = find_suspect(values, culprit.layer, culprit.key, stand_ins=True)
-        if whole is not None and len(whole.slice.graph.modules) > 1:
+        if whole is not None and whole.slice.has_calls:
             yield whole
 
 

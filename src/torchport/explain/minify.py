@@ -42,9 +42,21 @@ def minify(report: Report, files: RunFolder, values: RunValues, bench: Bench) ->
             f"{culprit.layer} computes nothing by itself: it hands on another tensor than it should",
             where=culprit.source,
         )
+    _must_be_plain(suspect, culprit)
     laboratory = _Laboratory(bench, files.minified, _is_broken(culprit))
     case, trial = laboratory.smallest(list(suspects(suspect, culprit, values, bench)), culprit)
     return hand_over(trial, case, culprit, laboratory.tries)
+
+
+def _must_be_plain(suspect: Suspect, culprit: Divergence) -> None:
+    """ReportError if the culprit is control flow: with other sizes or values, a loop may never end."""
+    if any(node.bodies for node in suspect.slice.nodes):
+        raise ReportError(
+            "TP0344",
+            f"{culprit.layer} runs graphs of its own, which is one operation that is not reduced",
+            where=culprit.source,
+            fix="Run rerun.py in the snippet of the layer, which has the control flow and its operands alone.",
+        )
 
 
 def nothing_to_reduce(report: Report, files: RunFolder) -> ReportError:
@@ -136,7 +148,7 @@ class _Laboratory:
 
     def _fewest_operations(self, suspect: Suspect, culprit: Divergence) -> Case | None:
         """The operation itself, then ever more of what leads to it, then all of the layer."""
-        if len(suspect.slice.graph.modules) > 1:
+        if suspect.slice.has_calls:
             whole = _whole(suspect)
             return whole if self.fails(whole) else None
         nodes, values = [node.name for node in suspect.slice.nodes], _values(suspect)

@@ -31,6 +31,11 @@ class Slice:
         """The operations, without the calls of other modules."""
         return tuple(node for node in self.graph.root.nodes if node.op != g.CALL)
 
+    @property
+    def has_calls(self) -> bool:
+        """Whether there are stand-ins for calls among the operations."""
+        return len(self.nodes) < len(self.graph.root.nodes)
+
 
 _Outside = dict[g.Ref, tuple[g.Input, str]]
 """Values that a slice does not compute itself → the input that each becomes if it is read, and its trace key."""
@@ -63,7 +68,7 @@ def own_operations(graph: g.Graph, plan: Plan, name: str, bindings: Mapping[str,
     if not outputs:
         return None
     outputs = dict(reversed(outputs.items()))
-    return _assembled(graph, module, nodes, sources, outputs)
+    return _assembled(graph, module, nodes, sources, outputs, bindings)
 
 
 def with_stand_ins(graph: g.Graph, plan: Plan, name: str, bindings: Mapping[str, int]) -> Slice | None:
@@ -105,7 +110,7 @@ def with_stand_ins(graph: g.Graph, plan: Plan, name: str, bindings: Mapping[str,
     root = replace(
         module, key="", nodes=tuple(nodes), outputs=flat.graph.root.outputs, params=flat.graph.root.params
     )
-    whole = replace(flat.graph, modules={"": root, **stand_ins}, weights=weights)
+    whole = replace(flat.graph, modules={**flat.graph.modules, "": root, **stand_ins}, weights=weights)
     return Slice(whole, tuple(call.inputs), flat.outputs, flat.weights, given)
 
 
@@ -155,7 +160,7 @@ def some_operations(whole: Slice, names: Iterable[str], keys: Mapping[g.Ref, str
             sources[ref] = (_as_input(node, ref.index), keys[ref])
     read = {ref for node in others for ref in g.refs([node.args, node.kwargs])} | set(root.outputs)
     outputs = {ref: keys[ref] for node in nodes for ref in _outputs(node) if ref in read}
-    part = _assembled(whole.graph, root, nodes, sources, outputs)
+    part = _assembled(whole.graph, root, nodes, sources, outputs, {})
     return replace(part, weights={name: whole.weights[name] for name in part.weights})
 
 
@@ -180,7 +185,12 @@ def _meta(node: g.Node, index: int) -> g.TensorMeta:
 
 
 def _assembled(
-    graph: g.Graph, module: g.Module, nodes: list[g.Node], sources: _Outside, outputs: dict[g.Ref, str]
+    graph: g.Graph,
+    module: g.Module,
+    nodes: list[g.Node],
+    sources: _Outside,
+    outputs: dict[g.Ref, str],
+    bindings: Mapping[str, int],
 ) -> Slice:
     """The nodes as a graph of one module. All inputs stay if all nodes of the module do, else those that are read."""
     whole = len(nodes) == len(module.nodes)
@@ -194,7 +204,9 @@ def _assembled(
     names_read = {ref.name for ref in read}
     params = {name: weight for name, weight in module.params.items() if name in names_read}
     prefix = f"{module.path}." if module.path else ""
-    local = {weight: weight.removeprefix(prefix) for weight in params.values()}
+    bodies = _bodies(graph, nodes, bindings)
+    used = [*params.values(), *(weight for body in bodies.values() for weight in body.params.values())]
+    local = {weight: weight.removeprefix(prefix) for weight in used}
     root = replace(
         module,
         key="",
@@ -203,14 +215,28 @@ def _assembled(
         outputs=tuple(outputs),
         params={name: local[weight] for name, weight in params.items()},
     )
+    bodies = {
+        key: replace(body, params={name: local[weight] for name, weight in body.params.items()})
+        for key, body in bodies.items()
+    }
     weights = {own: replace(graph.weights[weight], tied_to=None) for weight, own in local.items()}
     names = tuple(f"output_{index}" for index in range(len(outputs)))
     return Slice(
-        g.Graph(graph.name, {"": root}, weights, (), names, graph.config),
+        g.Graph(graph.name, {"": root, **bodies}, weights, (), names, graph.config),
         tuple(key for _, key in inputs),
         tuple(outputs.values()),
         {own: _stored_name(graph, weight) for weight, own in local.items()},
     )
+
+
+def _bodies(graph: g.Graph, nodes: Iterable[g.Node], bindings: Mapping[str, int]) -> dict[str, g.Module]:
+    """The bodies of the control flow among some nodes, and the bodies therein, with every free size as recorded."""
+    return {
+        key: _module_with_fixed_sizes(graph, key, bindings)
+        for node in nodes
+        for body in node.bodies.values()
+        for key in g.reached(graph.modules, body)
+    }
 
 
 def _stored_name(graph: g.Graph, weight: str) -> str:

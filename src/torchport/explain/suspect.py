@@ -125,8 +125,8 @@ def as_capture(
 ) -> Capture:
     """A recording of a slice: what each of its operations computes, and the truth of it. It must give `outputs`."""
     plan = make_plan(graph)
-    golden, truth = with_values(Exported(graph, weights), plan, inputs, outputs, ops=True)
-    return Capture(graph, plan, as_weights(weights), golden, truth)
+    values = with_values(Exported(graph, weights), plan, inputs, outputs, ops=True)
+    return Capture(graph, plan, as_weights(weights), values.golden, values.truth)
 
 
 def _read(path: Path, names: dict[str, str]) -> dict[str, torch.Tensor]:

@@ -17,6 +17,8 @@ from torchport.parity import dtypes
 
 MULTIPLE = 4.0
 """The floors that a candidate may be from the truth, by RMS; twice as many by maximum."""
+LEEWAY = 4.0
+"""The leeway of a bin's limit, over the root of its number of elements: half as much again at 64, 4 % at 10,000."""
 ENOUGH = 64
 """The elements from which on a bin stands by itself."""
 FEW = 16
@@ -64,12 +66,14 @@ class Bin(BaseModel):
         return self.candidate_rms / by_rms, self.candidate_max / by_max
 
     def ratio(self, dtype: str, multiple: float) -> float:
-        """The share of the limit: `multiple` floors by RMS, twice as many by maximum, of which few elements have more.
+        """The share of the limit: `multiple` floors by RMS, twice as many by maximum, more of few elements.
 
-        Few elements may also be within the usual tolerances.
+        The fewer the elements, the more may eager PyTorch be nearer to the truth in these than in others. Few elements
+        may also be within the usual tolerances.
         """
         by_rms, by_max = self.in_floors(dtype)
-        ratio = max(by_rms / multiple, by_max / (2 * multiple))
+        limit = multiple * (1 + LEEWAY / math.sqrt(self.count))
+        ratio = max(by_rms / limit, by_max / (2 * limit))
         return min(ratio, self.excess) if self.count < FEW else ratio
 
 

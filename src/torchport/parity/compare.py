@@ -61,13 +61,13 @@ class _Traces(NamedTuple):
 
 
 def compare_traces(
-    golden: Path,
-    lockstep: Path,
-    chained: Path,
+    golden: Path | Trace,
+    lockstep: Path | Trace,
+    chained: Path | Trace,
     *,
     calls: Iterable[Call],
     events: Iterable[Event],
-    truth: Path | None = None,
+    truth: Path | Trace | None = None,
     rules: RuleBook = NOISE_FLOOR,
     judged: Callable[[Layer], None] | None = None,
     operations: Mapping[str, Sequence[str]] | None = None,
@@ -83,8 +83,8 @@ def compare_traces(
     """
     with ExitStack() as stack:
 
-        def opened(path: Path) -> Trace:
-            return stack.enter_context(Trace(path))
+        def opened(trace: Path | Trace) -> Trace:
+            return stack.enter_context(Trace(trace)) if isinstance(trace, Path) else trace
 
         traces = _Traces(
             golden=opened(golden),

@@ -46,15 +46,16 @@ def judge_by(
 
 
 def _with_limits_of(golden: torch.Tensor, candidate: torch.Tensor) -> torch.Tensor:
-    """The candidate, in which the least and the largest number of a wider dtype are those of the golden one.
+    """The candidate, in which the least number of its dtype is that of the golden one wherever both have it.
 
-    A mask is often filled with the least number of its dtype, whatever that is.
+    A mask is often filled with the least number of its dtype, whatever that is. The same holds for the largest.
     """
-    if candidate.dtype != torch.float64 or not golden.is_floating_point() or golden.dtype == torch.float64:
+    is_other = candidate.dtype != golden.dtype and candidate.shape == golden.shape
+    if not (is_other and golden.is_floating_point() and candidate.is_floating_point()):
         return candidate
-    wide, narrow = torch.finfo(candidate.dtype), torch.finfo(golden.dtype)
-    limited = torch.where(candidate == wide.min, narrow.min, candidate)
-    return torch.where(limited == wide.max, narrow.max, limited)
+    own, other = torch.finfo(golden.dtype), torch.finfo(candidate.dtype)
+    same = (golden == own.min) & (candidate == other.min) | (golden == own.max) & (candidate == other.max)
+    return torch.where(same, golden, candidate) if bool(same.any()) else candidate
 
 
 def _without_choices(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from torchport.capture.graph import body_keys
 from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import Capture, GoldenRecorder, record
 from torchport.capture.spec import load_spec, run_script
@@ -134,7 +135,8 @@ def codegen(
     graph, _ = read_manifest(manifest)
     file = None if analyze_only else out
     code = target.write_code(graph, file, options_for(target, dict(options)), model)
-    operations = {node.op for module in graph.modules.values() for node in module.nodes} - {"call"}
+    written = [module for key, module in graph.modules.items() if key not in body_keys(graph.modules)]
+    operations = {node.op for module in written for node in module.nodes} - {"call"}
     todos = explained_todos(code.todos, graph)
     unsupported = {todo.op for todo in todos}
     return {

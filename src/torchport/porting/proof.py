@@ -22,6 +22,7 @@ from torchport.explain.explanation import PortedModel, explained_if_possible
 from torchport.explain.suspect import RunValues
 from torchport.parity.rulebook import RuleBook
 from torchport.porting.conversion import Converted
+from torchport.runs.control_flow import ControlFlowSummary, control_flow_of
 from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
 from torchport.runs.verdict import Reference, compare_run, written
@@ -57,7 +58,8 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
         files=_places(files),
         stopped=None if stopped is None else stopped.message,
     )
-    return written(report.model_copy(update={"notes": (*report.notes, *_notes(files))}), files)
+    beside = {"notes": (*report.notes, *_notes(files)), "control_flow": _control_flow(files)}
+    return written(report.model_copy(update=beside), files)
 
 
 def _emulated(
@@ -96,6 +98,7 @@ def unsupported(
         seconds=dict(seconds),
         files={name: str(path) for name, path in _places(files).items()},
         notes=_notes(files),
+        control_flow=_control_flow(files),
     )
 
 
@@ -134,9 +137,33 @@ def _places(files: RunFolder) -> dict[str, Path]:
 
 
 def _notes(files: RunFolder) -> tuple[str, ...]:
-    """What is true of the port beside the verdict, as the capture of its own inputs knows it."""
+    """What is true of the port beside the verdict."""
+    return (*_notes_on_state(files), *_notes_on_idle_bodies(files))
+
+
+def _notes_on_state(files: RunFolder) -> tuple[str, ...]:
+    """What the capture of the port's own inputs says of buffers that the model writes to."""
     writes = read_manifest(RunFolder(files.path, files.about).manifest)[1].get("writes", [])
     if not writes:
         return ()
     state = f"the model writes to {', '.join(writes)} when it is called, and the port does not"
     return (f"{state}: one call is proven, what is kept for the next is not",)
+
+
+def _notes_on_idle_bodies(files: RunFolder) -> tuple[str, ...]:
+    """What the capture of these inputs says of branches and loops that did not run."""
+    idle = _idle(files)
+    if not idle:
+        return ()
+    missing = f"{', '.join(idle)} did not run on these inputs, so nothing is proven of what is computed there"
+    return (f"{missing}: check the port on inputs that take the other way, too",)
+
+
+def _control_flow(files: RunFolder) -> tuple[ControlFlowSummary, ...]:
+    return control_flow_of(read_manifest(files.manifest)[0], _idle(files))
+
+
+def _idle(files: RunFolder) -> list[str]:
+    """The bodies of control flow that did not run on these inputs."""
+    idle: list[str] = read_manifest(files.manifest)[1].get("idle", [])
+    return idle

@@ -31,6 +31,7 @@ def render(run: Run) -> str:
         _culprit(report),
         _edits(report),
         _worst_layers(report),
+        _control_flow(report),
         _todos(report),
         f"Took {plain(seconds)}" if (seconds := phrases.seconds(report)) else "",
     ]
@@ -96,6 +97,13 @@ def _worst_layers(report: Report) -> str:
     heading = "### Worst layers" if worst and not worst[0].passed else "### Nearest to the limit"
     headings = ("", "Layer", "Type", "Own error", "of limit", "Chained", "Cosine")
     return table(heading, headings, rows, left_out(len(judged) - len(rows), "layers"), right=3)
+
+
+def _control_flow(report: Report) -> str:
+    shown = report.control_flow[:LAYERS]
+    rows = [(code(flow.layer), plain(flow.type), plain(flow.text), code(flow.source or "")) for flow in shown]
+    more = left_out(len(report.control_flow) - len(rows), "layers")
+    return table("### Control flow", ("Layer", "Type", "Bodies", "Source"), rows, more)
 
 
 def _todos(report: Report) -> str:

@@ -45,6 +45,7 @@ def render(report: Report, console: Console, folder: Path | None = None) -> None
     _culprit(report, console)
     _edits(report, console)
     _worst_layers(report, console)
+    _control_flow(report, console)
     _todos(report, console)
     _files(report, console, folder)
 
@@ -108,6 +109,16 @@ def _worst_layers(report: Report, console: Console) -> None:
         ]
         table.add_row(*cells, *([Text(layer.type.rpartition(".")[2])] if with_type else []))
     console.print(Padding(table, (1, 0, 1, 0)))
+
+
+def _control_flow(report: Report, console: Console) -> None:
+    if not report.control_flow:
+        return
+    console.print(Text("Control flow", style="bold"))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for flow in report.control_flow:
+        table.add_row(Text(f"  {flow.layer}"), Text(flow.type), Text(flow.text, overflow="fold"))
+    console.print(Padding(table, (0, 0, 1, 0)))
 
 
 def _todos(report: Report, console: Console) -> None:

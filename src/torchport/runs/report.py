@@ -15,6 +15,7 @@ from torchport.errors import CODES, ConvertError, ParityError, UsageError
 from torchport.events import STEPS
 from torchport.files import write_atomically
 from torchport.parity.result import Divergence, Layer, Measured, Parity
+from torchport.runs.control_flow import ControlFlowSummary
 from torchport.targets.base import Todo
 
 Status = Literal["pass", "fail", "unsupported", "error"]
@@ -39,6 +40,8 @@ class Report(BaseModel):
     compared: int = 0
     stopped: str | None = None
     """What the port said when it stopped before its end."""
+    control_flow: tuple[ControlFlowSummary, ...] = ()
+    """The layers that run graphs of their own, with these graphs."""
     notes: tuple[str, ...] = ()
     """What is true of the port beside the verdict, and a user should know."""
     seconds: dict[str, float] = Field(default_factory=dict)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor
 
@@ -41,6 +42,26 @@ class Reference:
     """The outputs of the whole model in a class of arithmetic, by key; none if it cannot be run so."""
 
 
+@dataclass(frozen=True)
+class RunTraces:
+    """The traces of a run, in files or at hand."""
+
+    golden: Path | Trace
+    truth: Path | Trace | None
+    lockstep: Path | Trace
+    chained: Path | Trace
+
+    @classmethod
+    def of(cls, files: RunFolder) -> RunTraces:
+        truth = files.captured("truth")
+        return cls(
+            files.captured("trace"),
+            truth if truth.is_file() else None,
+            files.record("lockstep"),
+            files.record("chained"),
+        )
+
+
 def compare_run(
     files: RunFolder,
     plan: Plan,
@@ -49,22 +70,24 @@ def compare_run(
     operations: Mapping[str, Sequence[str]] | None = None,
     reference: Reference | None = None,
     *,
+    traces: RunTraces | None = None,
     pictures: bool = True,
 ) -> Parity:
     """Compares what the candidate computed with the recording, call by call.
 
-    Without `pictures`, there is one of each layer that fails, and of no other.
+    The traces are those in the run's folder, unless they are given. Without `pictures`, there is one of each layer that
+    fails, and of no other.
     """
-    truth = files.captured("truth")
+    found = traces or RunTraces.of(files)
 
     def compared(again: Again, judged: Callable[[Layer], None] | None = None) -> Parity:
         return compare_traces(
-            files.captured("trace"),
-            files.record("lockstep"),
-            files.record("chained"),
+            found.golden,
+            found.lockstep,
+            found.chained,
             calls=plan.calls.values(),
             events=plan.events,
-            truth=truth if truth.is_file() else None,
+            truth=found.truth,
             rules=rules,
             operations=operations,
             again=again,
@@ -74,11 +97,11 @@ def compare_run(
 
     with steps.step("compare", "comparing every layer"):
         parity = compared(Again(), lambda layer: steps.watch(LayerJudged(layer)))
-        if parity.first_divergence is None or reference is None or not truth.is_file():
+        if parity.first_divergence is None or reference is None or found.truth is None:
             return parity
         suspicious = _failed(parity)
         parity = _compared_again(compared, parity, reference)
-        return _with_arithmetics(parity, suspicious, files, reference, steps)
+        return _with_arithmetics(parity, suspicious, found, reference, steps)
 
 
 def _compared_again(compared: Callable[[Again], Parity], parity: Parity, reference: Reference) -> Parity:
@@ -97,13 +120,13 @@ def _failed(parity: Parity) -> set[str]:
 
 
 def _with_arithmetics(
-    parity: Parity, suspicious: set[str], files: RunFolder, reference: Reference, steps: Steps
+    parity: Parity, suspicious: set[str], traces: RunTraces, reference: Reference, steps: Steps
 ) -> Parity:
     """The comparison with the class of arithmetic of each layer that was out of bounds at first, if one is found."""
     names = dict.fromkeys(suspicious - _failed(parity), reference.arithmetic.name)
     asked = suspicious - set(names) if reference.arithmetic == FLOAT32 else suspicious
     try:
-        names |= _arithmetics(parity, files, reference, asked)
+        names |= _arithmetics(parity, traces, reference, asked)
     except MemoryError:
         raise
     except Exception as error:  # The verdict stands, whatever goes wrong in looking for a name.
@@ -111,7 +134,7 @@ def _with_arithmetics(
     return _named(parity, names)
 
 
-def _arithmetics(parity: Parity, files: RunFolder, reference: Reference, asked: set[str]) -> dict[str, str]:
+def _arithmetics(parity: Parity, traces: RunTraces, reference: Reference, asked: set[str]) -> dict[str, str]:
     """The classes of arithmetic that explain the layers that are asked for, by the name of the layer."""
     coarse = [layer for layer in parity.layers if layer.name in asked and _may_be_coarse(layer)][:NAMED]
     if not coarse:
@@ -125,10 +148,12 @@ def _arithmetics(parity: Parity, files: RunFolder, reference: Reference, asked: 
         return values[arithmetic].get(key)
 
     found: dict[str, str] = {}
+    if traces.truth is None:
+        return {}
     with (
-        Trace(files.captured("trace")) as golden,
-        Trace(files.captured("truth")) as truth,
-        Trace(files.record("lockstep")) as lockstep,
+        _opened(traces.golden) as golden,
+        _opened(traces.truth) as truth,
+        _opened(traces.lockstep) as lockstep,
     ):
         for layer in coarse:
             key = layer.own.key if layer.own is not None else ""
@@ -138,6 +163,10 @@ def _arithmetics(parity: Parity, files: RunFolder, reference: Reference, asked: 
                 # A layer that fails by the class that the candidate declares is not explained by it.
                 found |= {} if name in (None, reference.arithmetic) else {layer.name: name.name}
     return found
+
+
+def _opened(trace: Path | Trace) -> Trace:
+    return Trace(trace) if isinstance(trace, Path) else trace
 
 
 def _may_be_coarse(layer: Layer) -> bool:

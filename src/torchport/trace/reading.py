@@ -1,7 +1,7 @@
 """Reading traces: safetensors files of the values that a run computed, one tensor at a time."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -76,6 +76,45 @@ class Trace:
         tensor: torch.Tensor = self._file.get_tensor(stored)
         self._bytes_read += tensor.nbytes
         return tensor
+
+
+class HeldTrace(Trace):
+    """A trace that was not written to a file: its values are those of a mapping."""
+
+    def __init__(
+        self,
+        name: str,
+        values: Mapping[str, torch.Tensor],
+        root: str,
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path = Path(name)
+        self.root, self.begun = root, None
+        self.aliases = dict(aliases or {})
+        self._values = values
+        self._keys = frozenset(values)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """There is nothing to close."""
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        return tuple(self.get(key).shape)
+
+    def get(self, key: str) -> torch.Tensor:
+        stored = self.resolve(key)
+        if stored not in self._keys:
+            raise TraceError("TP0311", f"{self.path} has no value for {key}", where=key)
+        return in_a_row(self._values[stored])
+
+
+def in_a_row(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as a file would hold it; copied only if it is on another device, or not in a row itself."""
+    return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
 
 
 def _open(path: Path) -> Any:

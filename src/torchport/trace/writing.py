@@ -13,6 +13,7 @@ import torch
 from torchport.errors import CaptureError, TraceError
 from torchport.files import atomic_write
 from torchport.trace import safetensors_layout as layout
+from torchport.trace.reading import in_a_row
 
 
 def write_tensors(
@@ -28,7 +29,7 @@ def write_tensors(
     reads its tensors from elsewhere when it is asked for them never has more than one of them in memory.
     """
     info = {**metadata, **({"aliases": json.dumps(aliases)} if aliases is not None else {})}
-    entries = {name: _entry(name, tensors[name]) for name in tensors}
+    entries = {name: form_in_file(name, tensors[name]) for name in tensors}
     names = layout.in_order(entries)
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         file.write(layout.header(entries, names, info))
@@ -36,7 +37,8 @@ def write_tensors(
             _write_values(file, tensors[name], entries[name])
 
 
-def _entry(name: str, tensor: torch.Tensor) -> layout.StoredForm:
+def form_in_file(name: str, tensor: torch.Tensor) -> layout.StoredForm:
+    """The form of a tensor in a file; CaptureError if no file can hold it."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     if not layout.can_hold(dtype):
         raise CaptureError("TP0205", f"{name} is of dtype {dtype}, which a safetensors file cannot hold")
@@ -44,9 +46,7 @@ def _entry(name: str, tensor: torch.Tensor) -> layout.StoredForm:
 
 
 def _write_values(file: BinaryIO, tensor: torch.Tensor, entry: layout.StoredForm) -> None:
-    """Writes the values in a row. A tensor is copied only if it is on another device, or not in a row itself."""
-    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    values = plain.reshape(-1).view(torch.uint8).numpy()
+    values = in_a_row(tensor).reshape(-1).view(torch.uint8).numpy()
     if values.nbytes != entry.nbytes:
         raise ValueError(f"a tensor of {entry.nbytes} bytes had {values.nbytes} when it was written")
     file.write(values.data)

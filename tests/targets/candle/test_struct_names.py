@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -66,6 +67,7 @@ def test_a_model_that_is_one_layer_has_a_struct_around_it() -> None:
     assert generate(record(nn.Linear(4, 2), torch.randn(2, 4)).graph).structs == {"": "Linear2"}
 
 
+@pytest.mark.slow
 def test_the_names_are_those_of_the_source() -> None:
     for name in ("resnet18", "bert"):
         model, args = zoo.ZOO[name]()

@@ -53,7 +53,7 @@ def drawings(graph: Graph, layers: Sequence[Layer], texts: Texts) -> dict[str, A
         if module is None:
             of.append(None)
             continue
-        sketch, operations = _sketch(graph, module), _operations(module, texts)
+        sketch, operations = _sketch(graph, module), _operations(graph, module, texts)
         key = (sketch, tuple(map(tuple, operations)))
         if key not in numbers:
             numbers[key] = len(made)
@@ -82,15 +82,43 @@ def _module_of(graph: Graph, plan: Plan, layer: Layer, children: list[str]) -> M
     return module if len(calls) == len(children) else None
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """A node of a module, or of a body that one of its nodes runs, and the module or body that it is in."""
+
+    module: Module
+    node: Node
+    scope: str
+    """Before the node's name, so that no other node of the drawing has it: `cond.true/` inside a branch."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.scope}{self.node.name}"
+
+    def scope_of(self, role: str) -> str:
+        return f"{self.name}.{role}/"
+
+
+def _shown(graph: Graph, module: Module, scope: str = "") -> Iterator[_Shown]:
+    """The nodes of a module in order, each with the nodes of its bodies after it."""
+    for node in module.nodes:
+        one = _Shown(module, node, scope)
+        yield one
+        for role, key in node.bodies.items():
+            yield from _shown(graph, graph.modules[key], one.scope_of(role))
+
+
 def _sketch(graph: Graph, module: Module) -> Sketch:
     boxes = [Box("input", item.hint or item.name, describe(item.meta)) for item in module.inputs]
     named = {item.name: place for place, item in enumerate(module.inputs)}
     edges = []
-    for node in module.nodes:
-        place = named[node.name] = len(boxes)
-        boxes.append(_box(graph, module, node))
-        read = dict.fromkeys(ref.name for ref in refs([list(node.args), node.kwargs]))
+    for one in _shown(graph, module):
+        place = named[one.name] = len(boxes)
+        boxes.append(_box(graph, one))
+        read = dict.fromkeys(f"{one.scope}{ref.name}" for ref in refs([list(one.node.args), one.node.kwargs]))
         edges += [(named[name], place) for name in read if name in named and named[name] != place]
+        for role, key in one.node.bodies.items():
+            named |= {f"{one.scope_of(role)}{item.name}": place for item in graph.modules[key].inputs}
     for number, output in enumerate(module.outputs):
         given = [ref.name for ref in refs(output) if ref.name in named]
         if given:
@@ -100,19 +128,21 @@ def _sketch(graph: Graph, module: Module) -> Sketch:
     return Sketch(tuple(boxes), tuple(dict.fromkeys(edges)))
 
 
-def _box(graph: Graph, module: Module, node: Node) -> Box:
+def _box(graph: Graph, shown: _Shown) -> Box:
+    node = shown.node
     if node.op != CALL:
-        return Box("op", node.name, node.op.removeprefix("aten.").removesuffix(".default"))
+        return Box("op", shown.name, node.op.removeprefix("aten.").removesuffix(".default"))
     assert node.target is not None
     child = graph.modules[node.target]
-    return Box("call", child.path.removeprefix(f"{module.path}."), child.class_name)
+    return Box("call", child.path.removeprefix(f"{shown.module.path}."), child.class_name)
 
 
-def _operations(module: Module, texts: Texts) -> list[list[int | None]]:
+def _operations(graph: Graph, module: Module, texts: Texts) -> list[list[int | None]]:
     """For each node: its operation, arguments, results and source line, by the numbers of the texts."""
-    weights = {node: name.removeprefix(f"{module.path}.") for node, name in module.params.items()}
     rows = []
-    for node in module.nodes:
+    for one in _shown(graph, module):
+        node, path = one.node, one.module.path
+        weights = {name: weight.removeprefix(f"{path}.") for name, weight in one.module.params.items()}
         results = "; ".join(describe(meta) for meta in node.outputs if meta is not None)
         given = [_argument(arg, weights) for arg in node.args]
         given += [f"{name}={_argument(arg, weights)}" for name, arg in node.kwargs.items()]

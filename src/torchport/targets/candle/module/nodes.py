@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torchport.capture import graph as g
+from torchport.capture.control_flow import CONTROL_FLOW
 from torchport.capture.hooks import UNKNOWN
 from torchport.targets.base import Todo
 from torchport.targets.candle import rust
@@ -118,6 +119,8 @@ def _operation(e: Emitter, node: g.Node) -> list[Code] | Several:
 
 
 def _why_not_mapped(node: g.Node) -> str:
+    if (kind := CONTROL_FLOW.get(node.op)) is not None:
+        return f"{kind.written} is not written as Rust yet"
     if node.op == UNKNOWN:
         reason = node.kwargs.get("reason")
         known = "its operations are not known"
