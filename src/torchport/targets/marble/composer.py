@@ -43,7 +43,7 @@ class Value:
 
     @property
     def is_float(self) -> bool:
-        return getattr(torch, self.form.dtype).is_floating_point
+        return bool(getattr(torch, self.form.dtype).is_floating_point)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,9 @@ class Composer:
         """Sums over the last axis, times the rows of a weight."""
         return self.add(Kind.WEIGHTED_SUM, "dense", [value], {}, _named(weight=weight, bias=bias))
 
-    def convolution(self, value: Value, weight: Weight, bias: Weight | None, options: dict[str, Any]) -> Value:
+    def convolution(
+        self, value: Value, weight: Weight, bias: Weight | None, options: dict[str, Any]
+    ) -> Value:
         return self.add(Kind.WEIGHTED_SUM, "convolution", [value], options, _named(weight=weight, bias=bias))
 
     def function(self, operation: str, value: Value, **options: Any) -> Value:
@@ -120,7 +122,11 @@ class Composer:
         return self.add(Kind.CONSTANT, "array", [], {}, {"value": weight})
 
     def operation(
-        self, kind: Kind, name: str, given: Sequence[tuple[str, Any]], options: Mapping[str, Any] | None = None
+        self,
+        kind: Kind,
+        name: str,
+        given: Sequence[tuple[str, Any]],
+        options: Mapping[str, Any] | None = None,
     ) -> list[Value]:
         """A group whose work is an operation of torch; each argument that arrives is a value or a list of values."""
         inputs: list[Value] = []
@@ -160,7 +166,12 @@ class Composer:
         return self._added(kind, work, list(inputs), options or {}, weights or {})[0]
 
     def _added(
-        self, kind: Kind, work: str, inputs: list[Value], options: dict[str, Any], weights: Mapping[str, Weight]
+        self,
+        kind: Kind,
+        work: str,
+        inputs: list[Value],
+        options: dict[str, Any],
+        weights: Mapping[str, Weight],
     ) -> list[Value]:
         name = f"{self.prefix}.{len(self.groups)}" if self.groups else self.prefix
         self.forms |= {weight.name: weight.form for weight in weights.values()}

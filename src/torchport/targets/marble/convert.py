@@ -17,7 +17,17 @@ from torchport.capture import operations
 from torchport.capture.plan import make_plan
 from torchport.targets.base import Todo
 from torchport.targets.marble.composer import Composer, Unsupported, Value, Weight
-from torchport.targets.marble.groups import Assembly, Border, Form, FreeSize, Group, Kind, NeuronGraph, Port, Step
+from torchport.targets.marble.groups import (
+    Assembly,
+    Border,
+    Form,
+    FreeSize,
+    Group,
+    Kind,
+    NeuronGraph,
+    Port,
+    Step,
+)
 from torchport.targets.marble.recipes import RECIPES
 from torchport.trace.plan import Call, operation_key
 

@@ -85,10 +85,14 @@ class _Run:
         inner: dict[str, list[Tensor]] = {}
         for group in step.groups:
             inner[group.name] = self._group(group, inner)
-        return [inner[port.group][port.index] if port.group in inner else self._of(port) for port in step.outputs]
+        return [
+            inner[port.group][port.index] if port.group in inner else self._of(port) for port in step.outputs
+        ]
 
     def _group(self, group: Group, inner: Mapping[str, list[Tensor]]) -> list[Tensor]:
-        given = [inner[port.group][port.index] if port.group in inner else self._of(port) for port in group.inputs]
+        given = [
+            inner[port.group][port.index] if port.group in inner else self._of(port) for port in group.inputs
+        ]
         return works.compute(group, given, self.arrays, self.sizes)
 
 

@@ -55,7 +55,9 @@ class Request:
 
     def among(self, values: Tensor) -> Tensor:
         """Of values that there are for each neuron, or that can be repeated for each, those of the neurons."""
-        shape = (*self.result.shape, *values.shape[self.rank :]) if values.ndim > self.rank else self.result.shape
+        shape = (
+            (*self.result.shape, *values.shape[self.rank :]) if values.ndim > self.rank else self.result.shape
+        )
         return values.expand(shape).reshape(self.result.size, *shape[self.rank :])[
             self.neurons.start : self.neurons.stop
         ]

@@ -22,7 +22,9 @@ Work = Callable[[Sequence[Tensor], Mapping[str, Tensor], Mapping[str, Any]], Any
 Sizes = Mapping[str, int]
 
 
-def compute(group: Group, inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], sizes: Sizes) -> list[Tensor]:
+def compute(
+    group: Group, inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], sizes: Sizes
+) -> list[Tensor]:
     """The results of a group; `sizes` are the free sizes of this run."""
     own = {purpose: arrays[name] for purpose, name in group.weights.items()}
     options = {name: settled(value, sizes) for name, value in group.options.items()}
@@ -74,7 +76,9 @@ def _dense(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapp
     return functional.linear(inputs[0], arrays["weight"], arrays.get("bias"))
 
 
-def _convolution(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+def _convolution(
+    inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]
+) -> Tensor:
     """Each neuron adds the values in its window, times weights that all neurons of a channel share."""
     return torch.convolution(inputs[0], arrays["weight"], arrays.get("bias"), **options)
 

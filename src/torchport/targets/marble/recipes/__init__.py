@@ -1,6 +1,6 @@
 """How operations of torch are expressed as neurons; importing the topics fills the table."""
 
-from torchport.targets.marble.recipes import (
+from torchport.targets.marble.recipes import (  # noqa: F401
     arithmetic,
     functions,
     norms,
@@ -12,7 +12,4 @@ from torchport.targets.marble.recipes import (
 )
 from torchport.targets.marble.recipes.registry import RECIPES, recipe
 
-__all__ = [
-    *("RECIPES", "recipe"),
-    *("arithmetic", "functions", "norms", "products", "recurrent", "reductions", "selections", "wiring"),
-]
+__all__ = ["RECIPES", "recipe"]

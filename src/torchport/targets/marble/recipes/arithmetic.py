@@ -21,8 +21,10 @@ def sub(c: Composer, self: Operand, other: Operand, alpha: Number = 1) -> Value:
 
 @recipe("aten.rsub.Tensor", "aten.rsub.Scalar")
 def rsub(c: Composer, self: Operand, other: Operand, alpha: Number = 1) -> Value:
-    return c.weighted((as_value(c, self), -alpha), (as_value(c, other), 1)) if is_tensor(other) else c.weighted(
-        (as_value(c, self), -alpha), bias=plain(other)
+    return (
+        c.weighted((as_value(c, self), -alpha), (as_value(c, other), 1))
+        if is_tensor(other)
+        else c.weighted((as_value(c, self), -alpha), bias=plain(other))
     )
 
 
@@ -83,9 +85,12 @@ def _pair(c: Composer, work: str, first: Operand, second: Operand) -> Value:
 rows(
     Kind.SELECTION,
     [
-        *(f"aten.{name}.Tensor" for name in "eq ne lt le gt ge remainder fmod".split()),
-        *(f"aten.{name}.default" for name in "logical_and logical_or logical_xor atan2".split()),
-        *(f"aten.{name}.Tensor" for name in "bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__".split()),
+        *(f"aten.{name}.Tensor" for name in ["eq", "ne", "lt", "le", "gt", "ge", "remainder", "fmod"]),
+        *(f"aten.{name}.default" for name in ["logical_and", "logical_or", "logical_xor", "atan2"]),
+        *(
+            f"aten.{name}.Tensor"
+            for name in ["bitwise_and", "bitwise_or", "bitwise_xor", "__and__", "__or__", "__xor__"]
+        ),
         *("aten.floor_divide.default", "aten.div.Tensor_mode", "aten.pow.Tensor_Tensor"),
     ],
 )

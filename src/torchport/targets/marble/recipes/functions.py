@@ -6,8 +6,8 @@ from torchport.targets.marble.recipes.registry import rows
 _OF_ONE = """
     exp exp2 expm1 log log1p log2 log10 sin cos tan asin acos atan sinh cosh asinh acosh atanh rsqrt sqrt
     reciprocal sigmoid tanh erf erfc relu relu6 silu mish hardswish hardsigmoid log_sigmoid floor ceil trunc round
-    sign abs neg logical_not bitwise_not isnan isinf isfinite isposinf isneginf signbit gelu elu leaky_relu hardtanh clamp
-    clamp_min clamp_max softplus selu celu hardshrink softshrink threshold square frac nan_to_num erfinv
+    sign abs neg logical_not bitwise_not isnan isinf isfinite isposinf isneginf signbit gelu elu leaky_relu hardtanh
+    clamp clamp_min clamp_max softplus selu celu hardshrink softshrink threshold square frac nan_to_num erfinv
 """
 _WITH_A_NUMBER = """
     pow.Tensor_Scalar pow.Scalar eq.Scalar ne.Scalar lt.Scalar le.Scalar gt.Scalar ge.Scalar round.decimals

@@ -1,4 +1,4 @@
-"""Recurrent layers: the cell of each layer and direction, once for every step of time, with weights that the steps share."""
+"""Recurrent layers: the cell of each layer and direction, once for each step of time. The steps share their weights."""
 
 from __future__ import annotations
 

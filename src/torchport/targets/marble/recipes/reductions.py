@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torchport.targets.marble.composer import Composer, Number, Operand, Value
+from torchport.targets.marble.composer import Composer, Operand, Value
 from torchport.targets.marble.groups import Kind
 from torchport.targets.marble.recipes.arithmetic import as_value
 from torchport.targets.marble.recipes.registry import Recipe, recipe, rows
 
 
 def _reduction(work: str) -> Recipe:
-    def made(
-        c: Composer, self: Operand, dim: Any = None, keepdim: bool = False, dtype: Any = None
-    ) -> Value:
+    def made(c: Composer, self: Operand, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
         dims = None if dim is None or dim == [] else [dim] if isinstance(dim, int) else list(dim)
         return c.reduce(work, as_value(c, self), dims, keepdim, dtype)
 
@@ -37,7 +35,7 @@ def var(
     c: Composer,
     self: Operand,
     dim: Sequence[int] | None = None,
-    correction: Number | None = None,
+    correction: float | None = None,
     keepdim: bool = False,
 ) -> Value:
     return _variance(c, as_value(c, self), dim, correction, keepdim)
@@ -48,14 +46,14 @@ def std(
     c: Composer,
     self: Operand,
     dim: Sequence[int] | None = None,
-    correction: Number | None = None,
+    correction: float | None = None,
     keepdim: bool = False,
 ) -> Value:
     return c.function("aten.sqrt.default", _variance(c, as_value(c, self), dim, correction, keepdim))
 
 
 def _variance(
-    c: Composer, value: Value, dim: Sequence[int] | None, correction: Number | None, keepdim: bool
+    c: Composer, value: Value, dim: Sequence[int] | None, correction: float | None, keepdim: bool
 ) -> Value:
     dims = list(dim) if dim else list(range(value.rank))
     centred = c.weighted((value, 1), (c.reduce("mean", value, dims, keepdim=True), -1))
@@ -64,7 +62,7 @@ def _variance(
     for axis in dims:
         count *= value.shape[axis]
     left = count - (1 if correction is None else correction)
-    return c.weighted((total, 1 / max(left, 0) if left > 0 else float("inf")))
+    return c.weighted((total, 1 / left if left > 0 else float("inf")))
 
 
 @recipe("aten.logsumexp.default")
@@ -80,7 +78,10 @@ def logsumexp(c: Composer, self: Operand, dim: Sequence[int], keepdim: bool = Fa
 rows(
     Kind.REDUCTION,
     [
-        *(f"aten.{name}" for name in "prod.default prod.dim_int linalg_vector_norm.default norm.ScalarOpt_dim".split()),
+        *(
+            f"aten.{name}"
+            for name in ["prod.default", "prod.dim_int", "linalg_vector_norm.default", "norm.ScalarOpt_dim"]
+        ),
         *(f"aten.max_pool{n}d.default" for n in (1, 2, 3)),
         *(f"aten.adaptive_avg_pool{n}d.default" for n in (1, 2, 3)),
         *(f"aten.avg_pool{n}d.default" for n in (1, 2, 3)),
@@ -91,6 +92,6 @@ rows(
     [
         "aten.cumsum.default",
         "aten.diff.default",
-        *(f"aten.upsample_{name}.vec" for name in "linear1d bilinear2d bicubic2d trilinear3d".split()),
+        *(f"aten.upsample_{name}.vec" for name in ["linear1d", "bilinear2d", "bicubic2d", "trilinear3d"]),
     ],
 )
