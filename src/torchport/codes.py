@@ -286,4 +286,40 @@ CODES: dict[str, Explanation] = {
         "the source is edited, the twin is another program.",
         "Port the model with --checks layers and make the edit there; or undo it.",
     ),
+    # Graphs of neurons
+    "TP0901": Explanation(
+        "there is no such neuron, synapse or group",
+        "Ids of neurons are given once and never again, also after a neuron was removed.",
+        "List what there is with `core.groups()` or `torchport marble convert --summary`.",
+    ),
+    "TP0902": Explanation(
+        "others need what would be removed",
+        "A synapse would come from a neuron that is not there, or the graph would lose an output.",
+        "Remove the synapses named first, or remove with cascade=True.",
+    ),
+    "TP0903": Explanation(
+        "the synapses would form a cycle",
+        "A neuron would wait for its own value. Only a memory, which gives the value of the run before, closes a loop.",
+        "Send the value through `core.add_memory`, and add the synapse from there.",
+    ),
+    "TP0904": Explanation(
+        "the graph cannot be changed like this",
+        "The change does not fit what is there, so nothing was changed.",
+        "See the message for what would fit.",
+    ),
+    "TP0905": Explanation(
+        "the graph cannot be run with these inputs",
+        "A graph has the inputs of the model that it was made from.",
+        "Give as many tensors as the model takes, of the shapes that it was converted for.",
+    ),
+    "TP0906": Explanation(
+        "the file is no graph of neurons that can be read",
+        "It is cut off, changed, of a newer version, or something else altogether. Nothing in it was run.",
+        "Get the file again, or convert the model again with `torchport marble convert`.",
+    ),
+    "TP0907": Explanation(
+        "there are too many synapses to write them one by one",
+        "Weights that many synapses share are stored once. What was asked for needs each synapse on its own.",
+        "Ask for less, or raise the limit that the message names.",
+    ),
 }

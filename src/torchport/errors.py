@@ -12,7 +12,8 @@
     ├── BuildError       TP05xx   the code cannot be built
     ├── RunError         TP06xx   the port cannot be run
     ├── ParityError      TP07xx   the port ran and does not agree (also an AssertionError)
-    └── UsageError       TP08xx   a command or function was asked for something it does not have
+    ├── UsageError       TP08xx   a command or function was asked for something it does not have
+    └── NeuronError      TP09xx   a graph of neurons cannot be changed, read or run
 
 An error is raised where the fact is known, with the fact in it, and turned into text once, in
 `cli`: `CaptureError("TP0203", "what happened", where="path at file:line", fix="next step")`.
@@ -28,6 +29,7 @@ __all__ = [
     "DiskError",
     "Explanation",
     "ManifestError",
+    "NeuronError",
     "ParityError",
     "ReportError",
     "RunError",
@@ -105,3 +107,7 @@ class ReportError(TorchportError):
 
 class UsageError(TorchportError):
     """A command or function was asked for something it does not have."""
+
+
+class NeuronError(TorchportError):
+    """A graph of neurons cannot be changed, read or run."""

@@ -24,12 +24,16 @@ from torchport.targets.marble.groups import (
     FreeSize,
     Group,
     Kind,
+    Memory,
     NeuronGraph,
     Port,
     Step,
 )
 from torchport.targets.marble.recipes import RECIPES
 from torchport.trace.plan import Call, operation_key
+
+RECURRENT = frozenset({"aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input"})
+STATES = ("hidden", "cell")
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class _Conversion:
     steps: list[Step] = field(default_factory=list)
     made: dict[str, Tensor] = field(default_factory=dict)
     todos: list[Todo] = field(default_factory=list)
+    zeros: set[str] = field(default_factory=set)
+    """Assemblies that give nothing but 0."""
     first: int = 0
 
     def run(self) -> Converted:
@@ -72,7 +78,7 @@ class _Conversion:
     def _input(self, item: g.Input) -> Group:
         form = self._form(item.meta)
         group = Group(item.name, Kind.INPUT, "given", (), (form,), self.first)
-        self.first += group.neurons
+        self.first += len(group.ids)
         return group
 
     def _free(self, symbol: g.Symbol) -> FreeSize:
@@ -127,6 +133,8 @@ class _Conversion:
             return self._value(arg, values, module) if isinstance(arg, g.Ref) else arg
 
         args, kwargs = g.map_args(node.args, known), g.map_args(node.kwargs, known)
+        if node.op in RECURRENT:
+            args = self._remembering(args, call, node)
         composer = self._composer(operation_key(call.name, node.name), call)
         try:
             made = RECIPES[node.op](composer, **_given(node.op, args, kwargs))
@@ -134,6 +142,20 @@ class _Conversion:
             return self._todo(node, call, error)
         results = made if isinstance(made, list) else [made]
         return self._assembled(composer, node.op, args, kwargs, results, node.source)
+
+    def _remembering(self, args: tuple[Any, ...], call: Call, node: g.Node) -> tuple[Any, ...]:
+        """The arguments of a recurrent layer; a state that the model does not give is a memory, which begins with 0."""
+        value, given, *rest = args
+        states = list(given) if isinstance(given, list | tuple) else [given]
+        end = f"{operation_key(call.name, node.name)}!"
+        for index, state in enumerate(states):
+            if isinstance(state, Value) and state.port.group in self.zeros:
+                name = f"{end}{STATES[index]}"
+                group = Group(name, Kind.MEMORY, "last", (), (state.form,), self.first, call.name)
+                self.first += len(group.ids)
+                self.steps.append(Memory(group, state.port, Port(end, index + 1)))
+                states[index] = Value(Port(name), state.form)
+        return (value, states if isinstance(given, list | tuple) else states[0], *rest)
 
     def _composer(self, prefix: str, call: Call) -> Composer:
         return Composer(prefix, call.name, self.sizes, self.first)
@@ -154,6 +176,8 @@ class _Conversion:
         groups = tuple(composer.groups)
         step = Assembly(name, operation, args, kwargs, groups, outputs, composer.layer, source)
         self.steps.append(step)
+        if operation == "aten.zeros.default":
+            self.zeros.add(name)
         return [Value(Port(name, index), value.form) for index, value in enumerate(results)]
 
     def _todo(self, node: g.Node, call: Call, error: Exception) -> list[Value]:

@@ -15,7 +15,7 @@ from torchport.capture import graph as g
 from torchport.capture import operations
 from torchport.targets.marble import works
 from torchport.targets.marble.composer import Value, Weight
-from torchport.targets.marble.groups import Assembly, Border, Group, NeuronGraph, Port
+from torchport.targets.marble.groups import Assembly, Border, Group, Memory, NeuronGraph, Port, Step
 
 Watch = Callable[[str, Tensor], Tensor]
 """Takes the key of a border and the value there, and gives the value to go on with."""
@@ -28,9 +28,13 @@ def by_groups(
     *,
     watch: Watch = lambda key, value: value,
     opened: Collection[str] | None = (),
+    state: dict[str, Tensor] | None = None,
 ) -> list[Tensor]:
-    """The outputs of the graph. Assemblies in `opened` are done group by group; all of them if it is None."""
-    run = _Run(graph, arrays, inputs, watch, opened)
+    """The outputs of the graph. Assemblies in `opened` are done group by group; all of them if it is None.
+
+    Memories begin with what `state` has under their names, and leave there what they are to give in the next run.
+    """
+    run = _Run(graph, arrays, inputs, watch, opened, state)
     with torch.no_grad():
         return run.outputs()
 
@@ -43,8 +47,9 @@ class _Run:
         inputs: Sequence[Tensor],
         watch: Watch,
         opened: Collection[str] | None,
+        state: dict[str, Tensor] | None,
     ) -> None:
-        self.graph, self.arrays, self.watch, self.opened = graph, arrays, watch, opened
+        self.graph, self.arrays, self.watch, self.opened, self.state = graph, arrays, watch, opened, state
         self.sizes = {size.name: inputs[size.input].shape[size.axis] for size in graph.free}
         self.values: dict[str, list[Tensor]] = {
             group.name: [value] for group, value in zip(graph.inputs, inputs, strict=True)
@@ -55,12 +60,16 @@ class _Run:
         for index, step in enumerate(self.graph.steps):
             if isinstance(step, Border):
                 self.values[step.name] = [self.watch(step.key, self._of(step.value))]
-            elif self.opened is not None and step.name not in self.opened:
+            elif isinstance(step, Memory):
+                self.values[step.name] = [(self.state or {}).get(step.name, self._of(step.initial))]
+            elif step.operation is not None and self.opened is not None and step.name not in self.opened:
                 self.values[step.name] = self._at_once(step)
             else:
                 self.values[step.name] = self._one_by_one(step)
             for name in self.last.get(index, ()):
                 self.values.pop(name, None)
+        if self.state is not None:
+            self.state |= {memory.name: self._of(memory.source) for memory in self.graph.memories()}
         return [self._of(port) for port in self.graph.outputs]
 
     def _of(self, port: Port) -> Tensor:
@@ -69,6 +78,7 @@ class _Run:
     def _at_once(self, step: Assembly) -> list[Tensor]:
         if step.operation not in _AT_ONCE and len(step.groups) == 1:
             return self._group(step.groups[0], {})
+        assert step.operation is not None
         args, kwargs = (self._settled(given) for given in (step.args, step.kwargs))
         result = operations.overload(step.operation)(*args, **kwargs)
         return list(result) if isinstance(result, list | tuple) else [result]
@@ -105,9 +115,9 @@ def _last_uses(graph: NeuronGraph) -> dict[int, list[str]]:
     last: dict[str, int] = {}
     for index, step in enumerate(graph.steps):
         last[step.name] = index
-        for port in _reads(step):
+        for port in reads(step):
             last[port.group] = index
-    kept = {port.group for port in graph.outputs}
+    kept = {port.group for port in graph.outputs} | {memory.source.group for memory in graph.memories()}
     uses: dict[int, list[str]] = {}
     for name, index in last.items():
         if name not in kept:
@@ -115,9 +125,12 @@ def _last_uses(graph: NeuronGraph) -> dict[int, list[str]]:
     return uses
 
 
-def _reads(step: Assembly | Border) -> list[Port]:
+def reads(step: Step) -> list[Port]:
+    """What must be known before a step can be done."""
     if isinstance(step, Border):
         return [step.value]
+    if isinstance(step, Memory):
+        return [step.initial]
     inside = {group.name for group in step.groups}
     ports = [port for group in step.groups for port in group.inputs if port.group not in inside]
     return ports + [port for port in step.outputs if port.group not in inside]

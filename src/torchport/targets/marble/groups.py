@@ -1,8 +1,8 @@
 """The data model of a neuron graph: groups of neurons that do the same work, wired to each other.
 
-A neuron has a number, its id. The neurons of a group have consecutive ids, so that a group is an array and not a heap of
-objects. Five kinds of neuron compute something; inputs and constants only have a value. Views, slices and concatenations
-are wiring: they say whose values arrive where, and have no neurons.
+A neuron has a number, its id. The neurons of a group have consecutive ids, so that a group is an array and not a heap
+of objects. Five kinds of neuron compute something; inputs and constants only have a value. Views, slices and
+concatenations are wiring: they say whose values arrive where, and have no neurons.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ class Kind(StrEnum):
 
     INPUT = "input"
     CONSTANT = "constant"
+    MEMORY = "memory"
     WEIGHTED_SUM = "weighted sum"
     FUNCTION = "function"
     PRODUCT = "product"
@@ -71,23 +72,39 @@ class Group:
     """Numbers that the work needs. A free size is a `Sym`."""
     weights: dict[str, str] = field(default_factory=dict)
     """The arrays that the work needs, from what each is for (`weight`, `bias`) to its name."""
-
-    @property
-    def neurons(self) -> int:
-        """How many neurons there are: one for each element of each result."""
-        return sum(form.size for form in self.results) if self.kind.has_neurons else 0
+    added: int = 0
+    """How many of the inputs, the last ones, are only for synapses that were added one by one (see `sparse`)."""
+    removed: frozenset[int] = frozenset()
+    """Neurons that are no longer there, counted from the group's first. Their ids are not given again."""
 
     @property
     def ids(self) -> range:
-        return range(self.first, self.first + self.neurons)
+        """One for each element of each result, those of removed neurons included."""
+        size = sum(form.size for form in self.results) if self.kind.has_neurons else 0
+        return range(self.first, self.first + size)
+
+    @property
+    def neurons(self) -> int:
+        """How many neurons there are."""
+        return len(self.ids) - len(self.removed)
+
+    @property
+    def own_inputs(self) -> tuple[Port, ...]:
+        """What arrives by the group's own work."""
+        return self.inputs[: len(self.inputs) - self.added]
+
+    @property
+    def added_inputs(self) -> tuple[Port, ...]:
+        return self.inputs[len(self.inputs) - self.added :]
 
 
 @dataclass(frozen=True)
 class Assembly:
-    """Groups that belong together, such as those of a softmax, and the operation of torch that does their work at once."""
+    """Groups that belong together, such as those of a softmax, and the operation that does their work at once."""
 
     name: str
-    operation: str
+    operation: str | None
+    """The full name of torch's operation; None if there is none that does what the groups do."""
     args: tuple[Any, ...]
     """As those of a node of a captured graph; a `Port` is the value of a group outside."""
     kwargs: dict[str, Any]
@@ -107,7 +124,20 @@ class Border:
     value: Port
 
 
-Step = Assembly | Border
+@dataclass(frozen=True)
+class Memory:
+    """Neurons that give what another value was at the end of the run before, or `initial` if there was none."""
+
+    group: Group
+    initial: Port
+    source: Port
+
+    @property
+    def name(self) -> str:
+        return self.group.name
+
+
+Step = Assembly | Border | Memory
 
 
 @dataclass(frozen=True)
@@ -135,6 +165,11 @@ class NeuronGraph:
         for step in self.steps:
             if isinstance(step, Assembly):
                 yield from step.groups
+            elif isinstance(step, Memory):
+                yield step.group
+
+    def memories(self) -> Iterator[Memory]:
+        return (step for step in self.steps if isinstance(step, Memory))
 
     @property
     def neurons(self) -> int:

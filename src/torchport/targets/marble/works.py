@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from torchport.capture import graph as g
 from torchport.capture import operations
+from torchport.targets.marble import sparse
 from torchport.targets.marble.groups import Group, Kind
 
 Work = Callable[[Sequence[Tensor], Mapping[str, Tensor], Mapping[str, Any]], Any]
@@ -28,8 +29,10 @@ def compute(
     """The results of a group; `sizes` are the free sizes of this run."""
     own = {purpose: arrays[name] for purpose, name in group.weights.items()}
     options = {name: settled(value, sizes) for name, value in group.options.items()}
-    work = WORKS[group.kind].get(group.work)
-    result = work(inputs, own, options) if work else _operation(group.work, inputs, options)
+    work, arriving = WORKS[group.kind].get(group.work), inputs[: len(group.own_inputs)]
+    result = work(arriving, own, options) if work else _operation(group.work, arriving, options)
+    if sparse.ROW in own:
+        result = sparse.with_added(group, result, inputs[len(arriving) :], own)
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
@@ -83,6 +86,11 @@ def _convolution(
     return torch.convolution(inputs[0], arrays["weight"], arrays.get("bias"), **options)
 
 
+def _bias(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+    """Neurons whose synapses were all added one by one begin with their bias."""
+    return arrays["bias"]
+
+
 def _product(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
     total = inputs[0]
     for value in inputs[1:]:
@@ -119,8 +127,9 @@ def _array(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapp
 
 WORKS: dict[Kind, dict[str, Work]] = {
     Kind.INPUT: {},
+    Kind.MEMORY: {},
     Kind.CONSTANT: {"array": _array},
-    Kind.WEIGHTED_SUM: {"aligned": _aligned, "dense": _dense, "convolution": _convolution},
+    Kind.WEIGHTED_SUM: {"aligned": _aligned, "bias": _bias, "dense": _dense, "convolution": _convolution},
     Kind.FUNCTION: {},
     Kind.PRODUCT: {"product": _product},
     Kind.REDUCTION: {
