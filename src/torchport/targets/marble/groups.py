@@ -72,8 +72,8 @@ class Group:
     """Numbers that the work needs. A free size is a `Sym`."""
     weights: dict[str, str] = field(default_factory=dict)
     """The arrays that the work needs, from what each is for (`weight`, `bias`) to its name."""
-    added: int = 0
-    """How many of the inputs, the last ones, are only for synapses that were added one by one (see `sparse`)."""
+    added: tuple[int, ...] = ()
+    """The sizes of those inputs, the last ones, that are only for synapses added one by one (see `sparse`)."""
     removed: frozenset[int] = frozenset()
     """Neurons that are no longer there, counted from the group's first. Their ids are not given again."""
 
@@ -91,11 +91,11 @@ class Group:
     @property
     def own_inputs(self) -> tuple[Port, ...]:
         """What arrives by the group's own work."""
-        return self.inputs[: len(self.inputs) - self.added]
+        return self.inputs[: len(self.inputs) - len(self.added)]
 
     @property
     def added_inputs(self) -> tuple[Port, ...]:
-        return self.inputs[len(self.inputs) - self.added :]
+        return self.inputs[len(self.inputs) - len(self.added) :]
 
 
 @dataclass(frozen=True)

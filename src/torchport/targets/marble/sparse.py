@@ -18,6 +18,7 @@ from torchport.targets.marble.groups import Group
 
 ROW, SOURCE, WEIGHT, NUMBER = "added.row", "added.source", "added.weight", "added.number"
 """What the arrays are for: where the row of each neuron begins, the sources, the weights, and the synapses' numbers."""
+PURPOSES = (ROW, SOURCE, WEIGHT, NUMBER)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,143 @@
+"""One version of a neuron graph: it never changes, so whoever reads it sees a consistent graph, whatever others do."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from torch import Tensor
+
+from torchport.errors import NeuronError
+from torchport.targets.marble.groups import Assembly, Border, Form, Group, Memory, NeuronGraph, Port, Step
+
+
+class Place(NamedTuple):
+    """Where a neuron is: its group, which of the group's results, and which element of that."""
+
+    group: Group
+    result: int
+    element: int
+
+
+@dataclass(frozen=True)
+class Version:
+    """A graph and its arrays. The arrays are shared by versions and never written to."""
+
+    graph: NeuronGraph
+    arrays: Mapping[str, Tensor]
+    next_id: int
+    number: int = 0
+    """How many changes were made before it."""
+
+    @cached_property
+    def groups(self) -> dict[str, Group]:
+        return {group.name: group for group in self.graph.groups()}
+
+    @cached_property
+    def step_of(self) -> dict[str, Step]:
+        """The step that each group belongs to; inputs belong to none."""
+        found: dict[str, Step] = {}
+        for step in self.graph.steps:
+            if isinstance(step, Assembly):
+                found |= {group.name: step for group in step.groups}
+            elif isinstance(step, Memory):
+                found[step.group.name] = step
+        return found
+
+    @cached_property
+    def _with_neurons(self) -> list[Group]:
+        return sorted(
+            (group for group in self.groups.values() if len(group.ids)), key=lambda group: group.first
+        )
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return [group.first for group in self._with_neurons]
+
+    def place(self, neuron: int) -> Place:
+        """Where a neuron is. There is none if its id was never given, or if it was removed."""
+        index = bisect_right(self._firsts, neuron) - 1
+        group = self._with_neurons[index] if index >= 0 else None
+        if group is None or neuron not in group.ids:
+            raise NeuronError("TP0901", f"there is no neuron {neuron}: ids are below {self.next_id}")
+        offset = neuron - group.first
+        if offset in group.removed:
+            raise NeuronError("TP0901", f"the neuron {neuron} of the group {group.name} was removed")
+        result = 0
+        while offset >= group.results[result].size:
+            offset -= group.results[result].size
+            result += 1
+        return Place(group, result, offset)
+
+    def group(self, name: str) -> Group:
+        if name not in self.groups:
+            raise NeuronError("TP0901", f"there is no group {name!r}")
+        return self.groups[name]
+
+    def arrays_of(self, group: Group) -> dict[str, Tensor]:
+        """The group's arrays, by what they are for."""
+        return {purpose: self.arrays[name] for purpose, name in group.weights.items()}
+
+    def form(self, port: Port) -> Form:
+        """The form of what can be read at a port."""
+        if port.group in self.groups:
+            return self.groups[port.group].results[port.index]
+        step = self._steps[port.group]
+        return self.form(step.value if isinstance(step, Border) else _output(step, port.index))
+
+    @cached_property
+    def _steps(self) -> dict[str, Step]:
+        return {step.name: step for step in self.graph.steps}
+
+    # Other versions
+
+    def with_group(
+        self, changed: Group, arrays: Mapping[str, Tensor] | None = None, *, is_same_work: bool = False
+    ) -> Version:
+        """Another group in the place of the one with its name.
+
+        If it does other work, its assembly is no longer one operation of torch.
+        """
+        step = self.step_of[changed.name]
+        assert isinstance(step, Assembly)
+        groups = tuple(changed if group.name == changed.name else group for group in step.groups)
+        operation = step.operation if is_same_work else None
+        return self.with_step(replace(step, groups=groups, operation=operation), arrays)
+
+    def with_step(self, changed: Step, arrays: Mapping[str, Tensor] | None = None) -> Version:
+        steps = tuple(changed if step.name == changed.name else step for step in self.graph.steps)
+        return self.with_steps(steps, arrays)
+
+    def with_steps(self, steps: tuple[Step, ...], arrays: Mapping[str, Tensor] | None = None) -> Version:
+        graph = replace(self.graph, steps=steps)
+        return replace(self, graph=graph, arrays={**self.arrays, **(arrays or {})})
+
+    def pruned_arrays(self) -> Version:
+        """Without arrays that were made for groups which no longer use them."""
+        used = {name for group in self.groups.values() for name in group.weights.values()}
+        kept = {name: array for name, array in self.arrays.items() if name in used or MADE not in name}
+        return replace(self, arrays=kept)
+
+
+def _output(step: Step, index: int) -> Port:
+    assert isinstance(step, Assembly)
+    return step.outputs[index]
+
+
+MADE = ":"
+"""In the names of arrays that the model does not have."""
+
+
+def readable_port(version: Version, group: Group, result: int) -> tuple[Version, Port]:
+    """Where the value of a group can be read by other steps; its assembly is opened if it was hidden inside."""
+    step = version.step_of.get(group.name)
+    if not isinstance(step, Assembly):
+        return version, Port(group.name, result)
+    wanted = Port(group.name, result)
+    if wanted in step.outputs:
+        return version, Port(step.name, step.outputs.index(wanted))
+    opened = replace(step, operation=None, outputs=(*step.outputs, wanted))
+    return version.with_step(opened), Port(step.name, len(step.outputs))

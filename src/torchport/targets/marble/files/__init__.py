@@ -1,0 +1,1 @@
+"""Neuron graphs on disk."""

@@ -1,0 +1,148 @@
+"""A journal beside a `.marble` file: each change is written down before it is made.
+
+After a crash, the file and its journal give the graph before the change or the one after it. A journal belongs to one
+state of the file, by its checksum; if the file was saved anew, an older journal counts no more.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchport.capture.graph import dtype_name
+from torchport.errors import NeuronError
+from torchport.files import write_atomically
+from torchport.targets.marble.core.adding import NeuronGroup
+from torchport.targets.marble.core.changes import Change
+
+
+def journal_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.journal")
+
+
+class FileJournal:
+    """The changes since a file was written."""
+
+    def __init__(self, file: Path, base: str) -> None:
+        self.path, self.base = journal_of(file), base
+
+    def begin(self) -> None:
+        """Empty, for the file as it is now."""
+        write_atomically(self.path, _record({"base": self.base}))
+
+    def write(self, change: Change) -> None:
+        """On the disk when it returns."""
+        record = _record({"change": change.name, "arguments": _encoded(dict(change.arguments))})
+        try:
+            with self.path.open("ab") as file:
+                start = file.tell()
+                try:
+                    file.write(record)
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError:
+                    file.truncate(start)
+                    raise
+        except OSError as error:
+            raise NeuronError(
+                "TP0904", f"the change could not be written to {self.path}: {error.strerror}"
+            ) from error
+
+    def changes(self) -> Iterator[Change]:
+        """What was written down for this state of the file. A record that a crash cut off was never made."""
+        if not self.path.is_file():
+            return
+        records = list(_records(self.path))
+        if not records or records[0].get("base") != self.base:
+            return
+        for record in records[1:]:
+            yield Change(str(record["change"]), _decoded(record["arguments"]))
+
+
+def _record(data: dict[str, Any]) -> bytes:
+    body = json.dumps(data).encode()
+    return f"{len(body):08x} {hashlib.sha256(body).hexdigest()[:16]} ".encode() + body + b"\n"
+
+
+_HEAD = 8 + 1 + 16 + 1
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    data, at = path.read_bytes(), 0
+    while at < len(data):
+        head, start = data[at : at + _HEAD], at + _HEAD
+        try:
+            end = start + int(head[:8], 16)
+        except ValueError:
+            end = len(data) + 1
+        body = data[start:end]
+        if end + 1 > len(data):
+            if b"\n" in data[at:-1]:
+                raise _damaged(path, at)
+            return
+        if hashlib.sha256(body).hexdigest()[:16].encode() != head[9:25]:
+            raise _damaged(path, at)
+        yield json.loads(body)
+        at = end + 1
+
+
+def _damaged(path: Path, at: int) -> NeuronError:
+    return NeuronError(
+        "TP0906",
+        f"{path} is damaged at byte {at}",
+        where=str(path),
+        fix="Move the journal away to go on from the file without the changes in it.",
+    )
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        plain = value.detach().cpu().contiguous()
+        data = (
+            base64.b64encode(plain.reshape(-1).view(torch.uint8).numpy().tobytes()).decode()
+            if plain.numel()
+            else ""
+        )
+        return {"tensor": [dtype_name(plain.dtype), list(plain.shape), data]}
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop]}
+    if isinstance(value, NeuronGroup):
+        return {"group": [value.name, _encoded(value.takes), _encoded(value.gives)]}
+    if isinstance(value, dict):
+        return {"dict": {key: _encoded(item) for key, item in value.items()}}
+    if isinstance(value, list | tuple):
+        return [_encoded(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return _encoded(torch.as_tensor(value))
+
+
+def _decoded(data: Any) -> Any:
+    if isinstance(data, list):
+        return [_decoded(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    ((kind, value),) = data.items()
+    if kind == "tensor":
+        dtype, shape, text = value
+        raw = (
+            torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8) if text else torch.empty(0)
+        )
+        return (
+            raw.view(getattr(torch, dtype)).reshape(shape)
+            if text
+            else raw.to(getattr(torch, dtype)).reshape(shape)
+        )
+    if kind == "range":
+        return range(*value)
+    if kind == "group":
+        return NeuronGroup(value[0], _decoded(value[1]), _decoded(value[2]))
+    return {key: _decoded(item) for key, item in value.items()}

@@ -1,0 +1,128 @@
+"""Whether a graph that was read from a file is sound: every reference leads somewhere, and every shape is what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from torchport.capture.graph import dtype_name
+from torchport.errors import NeuronError
+from torchport.targets.marble import sparse, works
+from torchport.targets.marble.core.version import Version
+from torchport.targets.marble.groups import Assembly, Border, Form, Group, Kind, Memory, Port
+from torchport.targets.marble.recipes import RECIPES
+
+
+def must_be_sound(version: Version, names: Mapping[str, str], state: Mapping[str, Tensor]) -> None:
+    """Raises a NeuronError that names the first thing that is wrong."""
+    _ids_are_apart(version)
+    for name, array in names.items():
+        _claim(array in version.arrays, f"the parameter {name} has no array")
+    forms: dict[str, list[Form]] = {group.name: list(group.results) for group in version.graph.inputs}
+    for step in version.graph.steps:
+        _claim(step.name not in forms, f"there are two steps {step.name}")
+        if isinstance(step, Border):
+            forms[step.name] = [_form(step.value, forms)]
+        elif isinstance(step, Memory):
+            _claim(
+                _form(step.initial, forms) == step.group.results[0],
+                f"the memory {step.name} has another form",
+            )
+            forms[step.name] = list(step.group.results)
+        else:
+            forms[step.name] = _assembly(version, step, forms)
+    for port in version.graph.outputs:
+        _form(port, forms)
+    for memory in version.graph.memories():
+        _claim(
+            _form(memory.source, forms) == memory.group.results[0],
+            f"the memory {memory.name} has another form",
+        )
+    known = {memory.name for memory in version.graph.memories()}
+    _claim(set(state) <= known, "there is state for a memory that is not there")
+
+
+def _claim(is_so: bool, otherwise: str) -> None:
+    if not is_so:
+        raise NeuronError("TP0906", otherwise)
+
+
+def _ids_are_apart(version: Version) -> None:
+    end = 0
+    names: set[str] = set()
+    for group in sorted(version.graph.groups(), key=lambda group: group.first):
+        _claim(group.name not in names, f"there are two groups {group.name}")
+        names.add(group.name)
+        _claim(group.first >= end or not len(group.ids), f"ids of {group.name} are those of another group")
+        end = max(end, group.ids.stop) if len(group.ids) else end
+        _claim(
+            all(0 <= one < len(group.ids) for one in group.removed), f"{group.name} has not what was removed"
+        )
+    _claim(end <= version.next_id, "ids would be given a second time")
+
+
+def _form(port: Port, forms: Mapping[str, list[Form]]) -> Form:
+    _claim(port.group in forms and 0 <= port.index < len(forms[port.group]), f"nothing gives {port.group}")
+    return forms[port.group][port.index]
+
+
+def _assembly(version: Version, step: Assembly, forms: Mapping[str, list[Form]]) -> list[Form]:
+    _claim(
+        step.operation is None or step.operation in RECIPES, f"{step.operation} is no operation of the table"
+    )
+    inside: dict[str, list[Form]] = {}
+    for group in step.groups:
+        given = [_form(port, inside if port.group in inside else forms) for port in group.inputs]
+        _group(version, group, given)
+        inside[group.name] = list(group.results)
+    return [_form(port, inside if port.group in inside else forms) for port in step.outputs]
+
+
+def _group(version: Version, group: Group, given: list[Form]) -> None:
+    """Does the work without numbers, and compares what comes out with what the group says of itself."""
+    for name in group.weights.values():
+        _claim(name in version.arrays, f"the group {group.name} has no array {name}")
+    known = (
+        group.work in works.WORKS[group.kind] or group.work in RECIPES or group.work.startswith("activation:")
+    )
+    _claim(known and group.kind not in (Kind.INPUT, Kind.MEMORY), f"{group.work} is no work of the table")
+    _claim(
+        tuple(form.size for form in given[len(given) - len(group.added) :]) == group.added,
+        f"{group.name} adds wrongly",
+    )
+    arrays = version.arrays_of(group)
+    if sparse.ROW in arrays:
+        _rows(group, arrays)
+    sizes = {free.name: free.example for free in version.graph.free}
+    empty = {name: torch.empty_like(version.arrays[name], device="meta") for name in group.weights.values()}
+    bare = {p: n for p, n in group.weights.items() if p not in sparse.PURPOSES}
+    plain = Group(**{**vars(group), "inputs": group.own_inputs, "added": (), "weights": bare})
+    values = [torch.empty(form.shape, dtype=getattr(torch, form.dtype), device="meta") for form in given]
+    with torch.device("meta"):
+        found = works.compute(plain, values[: len(group.own_inputs)], empty, sizes)
+    made = [Form(tuple(one.shape), dtype_name(one.dtype)) for one in found]
+    _claim(made == list(group.results), f"the group {group.name} does not give what it says")
+
+
+def _rows(group: Group, arrays: Mapping[str, Tensor]) -> None:
+    row, source, weight = arrays[sparse.ROW], arrays[sparse.SOURCE], arrays[sparse.WEIGHT]
+    _claim(row.ndim == source.ndim == weight.ndim == 1, f"the synapses of {group.name} are no rows")
+    _claim(
+        row.dtype == torch.int64 and source.dtype in (torch.int32, torch.int64),
+        f"{group.name} has wrong rows",
+    )
+    _claim(
+        len(row) == group.results[0].size + 1 and len(source) == len(weight), f"{group.name} has too few rows"
+    )
+    _claim(
+        int(row[0]) == 0 and int(row[-1]) == len(source) and bool((row.diff() >= 0).all()),
+        f"{group.name} has wrong rows",
+    )
+    inside = not len(source) or (int(source.min()) >= 0 and int(source.max()) < sum(group.added))
+    _claim(inside, f"a synapse of {group.name} comes from nowhere")
+    _claim(
+        weight.dtype == getattr(torch, group.results[0].dtype),
+        f"the weights of {group.name} have another dtype",
+    )
