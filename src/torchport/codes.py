@@ -220,6 +220,12 @@ CODES: dict[str, Explanation] = {
         "torchport wrote code that does not parse, which is a fault in torchport.",
         "Report it with the manifest, which has no weights in it.",
     ),
+    "TP0404": Explanation(
+        "the model cannot be captured for its neurons",
+        "Neither torch.export nor torch.fx could follow the model, and its layers are no plain chain; or there are no "
+        "example inputs, from which alone shapes are known.",
+        "Give example inputs, or rewrite the line of the model that the message names.",
+    ),
     # Build
     "TP0501": Explanation(
         "cargo is not installed",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 import torch
 from torch import Tensor
+
 from torchport.targets.marble import works
-from torchport.targets.marble.groups import Assembly, Border, Kind, Memory, NeuronGraph, Port
+from torchport.targets.marble.groups import Border, Kind, Memory, NeuronGraph, Port
 
 
 class Arrivals:

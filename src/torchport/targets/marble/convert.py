@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchport.capture import graph as g
 from torchport.capture import operations
@@ -30,6 +30,7 @@ from torchport.targets.marble.groups import (
     Step,
 )
 from torchport.targets.marble.recipes import RECIPES
+from torchport.targets.marble.registries import converter_of
 from torchport.trace.plan import Call, operation_key
 
 RECURRENT = frozenset({"aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input"})
@@ -45,15 +46,18 @@ class Converted:
     todos: tuple[Todo, ...]
 
 
-def convert(graph: g.Graph, shapes: Mapping[str, tuple[int, ...]]) -> Converted:
-    """The graph of neurons for example inputs of these shapes."""
-    return _Conversion(graph, graph.bindings(shapes)).run()
+def convert(
+    graph: g.Graph, shapes: Mapping[str, tuple[int, ...]], model: nn.Module | None = None
+) -> Converted:
+    """The graph of neurons for example inputs of these shapes; layers of `model` may have converters of their own."""
+    return _Conversion(graph, graph.bindings(shapes), model).run()
 
 
 @dataclass
 class _Conversion:
     graph: g.Graph
     sizes: dict[str, int]
+    model: nn.Module | None = None
     steps: list[Step] = field(default_factory=list)
     made: dict[str, Tensor] = field(default_factory=dict)
     todos: list[Todo] = field(default_factory=list)
@@ -92,6 +96,9 @@ class _Conversion:
     def _call(self, module: g.Module, given: list[Value]) -> list[Value]:
         call = self.plan.calls[next(self.calls)]
         values: dict[str, list[Value]] = {}
+        own = self._by_own_converter(module, call, given)
+        if own is not None:
+            return own
         for item, key, value in zip(module.inputs, call.inputs, given, strict=True):
             values[item.name] = [self._border(key, value)]
         for node in module.nodes:
@@ -104,6 +111,30 @@ class _Conversion:
                 values[node.name] = self._operation(node, values, module, call)
         results = [self._as_value(self._value(ref, values, module), call, None) for ref in module.outputs]
         return [self._border(key, value) for key, value in zip(call.outputs, results, strict=True)]
+
+    def _by_own_converter(self, module: g.Module, call: Call, given: list[Value]) -> list[Value] | None:
+        """What a layer gives, if somebody registered a converter for it."""
+        layer = None if self.model is None else _submodule(self.model, module.path)
+        converter = None if layer is None else converter_of(layer)
+        if converter is None:
+            return None
+        self._skip(module)
+        composer = self._composer(call.name or module.class_name, call)
+        try:
+            made = converter(composer, layer, *given)
+        except Unsupported as error:
+            reason = f"{error.reason} ({module.path or 'the model itself'})"
+            self.todos.append(Todo(op=module.class_name, layer=module.path, reason=reason))
+            return given
+        results = made if isinstance(made, list) else [made]
+        return self._assembled(composer, None, (), {}, results, None)
+
+    def _skip(self, module: g.Module) -> None:
+        for node in module.nodes:
+            if node.op == g.CALL:
+                assert node.target is not None
+                next(self.calls)
+                self._skip(self.graph.modules[node.target])
 
     def _border(self, key: str, value: Value) -> Value:
         self.steps.append(Border(f"border:{key}", key, value.port))
@@ -163,7 +194,7 @@ class _Conversion:
     def _assembled(
         self,
         composer: Composer,
-        operation: str,
+        operation: str | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         results: list[Value],
@@ -192,3 +223,10 @@ class _Conversion:
 
 def _given(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     return operations.given(operation, args, kwargs)
+
+
+def _submodule(model: nn.Module, path: str) -> nn.Module | None:
+    try:
+        return model.get_submodule(path)
+    except AttributeError:
+        return None

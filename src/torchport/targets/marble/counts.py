@@ -1,8 +1,9 @@
 """interim"""
 
 from __future__ import annotations
-from torchport.targets.marble.core.unrolled import ALONE, own_fan
+
 from torchport.targets.marble import sparse
+from torchport.targets.marble.core.unrolled import ALONE, own_fan
 
 
 def synapses_in(version, group):

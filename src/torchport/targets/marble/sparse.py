@@ -6,6 +6,7 @@ own work gives.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -81,8 +82,18 @@ def with_added(
     return result + _product(row, arrays[SOURCE], weight, values).reshape(result.shape).to(result.dtype)
 
 
+def _matrix(row: Tensor, source: Tensor, weight: Tensor, columns: int) -> Tensor:
+    size = (len(row) - 1, columns)
+    return torch.sparse_csr_tensor(row.to(source.dtype), source, weight, size, check_invariants=False)
+
+
+with warnings.catch_warnings():
+    # torch says once for each process that these tensors are new; users did not ask for them.
+    warnings.simplefilter("ignore")
+    _matrix(torch.zeros(1, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), torch.zeros(0), 0)
+
+
 def _product(row: Tensor, source: Tensor, weight: Tensor, values: Tensor) -> Tensor:
     if weight.dtype in (torch.float32, torch.float64):
-        matrix = torch.sparse_csr_tensor(row.to(source.dtype), source, weight, (len(row) - 1, len(values)))
-        return torch.mv(matrix, values)
+        return torch.mv(_matrix(row, source, weight, len(values)), values)
     return torch.segment_reduce((weight * values[source]).float(), "sum", offsets=row).to(weight.dtype)

@@ -130,7 +130,10 @@ WORKS: dict[Kind, dict[str, Work]] = {
     Kind.MEMORY: {},
     Kind.CONSTANT: {"array": _array},
     Kind.WEIGHTED_SUM: {"aligned": _aligned, "bias": _bias, "dense": _dense, "convolution": _convolution},
-    Kind.FUNCTION: {},
+    Kind.FUNCTION: {
+        "activation:relu": lambda i, a, o: i[0].relu(),
+        "activation:tanh": lambda i, a, o: i[0].tanh(),
+    },
     Kind.PRODUCT: {"product": _product},
     Kind.REDUCTION: {
         "sum": _along(torch.sum),

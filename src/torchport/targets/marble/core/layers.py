@@ -37,7 +37,8 @@ def linear_layer(
     if matrix.shape[1] != value.form.size:
         raise NeuronError(
             "TP0904",
-            f"a weight of shape {list(matrix.shape)} takes {matrix.shape[1]} values; the source gives {value.form.size}",
+            f"a weight of shape {list(matrix.shape)} takes {matrix.shape[1]} values; "
+            f"the source gives {value.form.size}",
         )
     if value.rank != 1:
         value = composer.reshaped(value, [value.form.size])
@@ -66,7 +67,8 @@ def conv2d_layer(
     if len(shape) != 4 or groups < 1 or shape[1] != kernel.shape[1] * groups or len(kernel) % groups:
         raise NeuronError(
             "TP0904",
-            f"a weight of shape {list(kernel.shape)} in {groups} groups does not fit values of shape {list(value.shape)}",
+            f"a weight of shape {list(kernel.shape)} in {groups} groups does not fit values of shape "
+            f"{list(value.shape)}",
             fix="The source is of shape [channels, height, width], and the weight [out, channels / groups, h, w].",
         )
     if value.rank == 3:

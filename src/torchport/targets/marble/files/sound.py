@@ -1,4 +1,4 @@
-"""Whether a graph that was read from a file is sound: every reference leads somewhere, and every shape is what it says."""
+"""Whether a graph from a file is sound: every reference leads somewhere, and every shape is what it says."""
 
 from __future__ import annotations
 
