@@ -1,7 +1,7 @@
 """PyTorch models as graphs of neurons and synapses that run, can be looked at neuron by neuron, and can be changed.
 
-    core = marble.convert_model(model, example_inputs)
-    outputs = core.run(*inputs)
+core = marble.convert_model(model, example_inputs)
+outputs = core.run(*inputs)
 """
 
 from __future__ import annotations

@@ -87,8 +87,13 @@ def _convolution(
 
 
 def _bias(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
-    """Neurons whose synapses were all added one by one begin with their bias."""
-    return arrays["bias"]
+    """Neurons whose synapses were all added one by one begin with their bias, or with 0."""
+    if "bias" in arrays:
+        return arrays["bias"]
+    weight = arrays.get(sparse.WEIGHT)
+    return torch.zeros(
+        options["shape"], dtype=options["dtype"], device=None if weight is None else weight.device
+    )
 
 
 def _product(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:

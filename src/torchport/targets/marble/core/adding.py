@@ -13,9 +13,9 @@ from torchport.errors import NeuronError
 from torchport.targets.marble import sparse
 from torchport.targets.marble.composer import Composer, Value
 from torchport.targets.marble.core.order import in_order
-from torchport.targets.marble.core.unrolled import own_width
+from torchport.targets.marble.core.unrolled import ALONE, alone_options, own_width
 from torchport.targets.marble.core.version import MADE, Version, readable_port
-from torchport.targets.marble.groups import Assembly, Group, Kind, Memory, Port
+from torchport.targets.marble.groups import Assembly, Form, Group, Kind, Memory, Port
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,20 @@ Ids = NeuronGroup | Sequence[int] | Tensor | int
 
 
 def added_group(
-    version: Version, name: str, bias: Tensor, activation: str | None, layer: str
+    version: Version, name: str, form: Form, bias: Tensor | None, activation: str | None, layer: str
 ) -> tuple[Version, NeuronGroup]:
     """Neurons without synapses, which give their bias, or what an activation makes of it."""
     must_be_new(version, name)
     composer = Composer(name, layer, {}, version.next_id)
-    sums = composer.add(Kind.WEIGHTED_SUM, "bias", [], {}, {"bias": composer.array("bias", bias)})
+    sums = alone(composer, form, bias)
     last = activated(composer, sums, activation)
     return appended(version, composer, last), handle(composer)
+
+
+def alone(composer: Composer, form: Form, bias: Tensor | None) -> Value:
+    """Weighted sums that have no synapses yet."""
+    weights = {} if bias is None else {"bias": composer.array("bias", bias)}
+    return composer.add(Kind.WEIGHTED_SUM, ALONE, [], alone_options(form), weights)
 
 
 def activated(composer: Composer, value: Value, activation: str | None) -> Value:
@@ -80,8 +86,7 @@ def added_memory(version: Version, name: str, sources: range) -> tuple[Version, 
         raise NeuronError(
             "TP0904", "a memory keeps all values of a group", fix="Give the ids of the whole group."
         )
-    zeros = torch.zeros(form.shape, dtype=getattr(torch, form.dtype))
-    made, _ = added_group(version, f"{name}.start", zeros, None, "")
+    made, _ = added_group(version, f"{name}.start", form, None, None, "")
     must_be_new(made, name)
     made, source = readable_port(made, place.group, place.result)
     made, initial = readable_port(made, made.groups[f"{name}.start"], 0)

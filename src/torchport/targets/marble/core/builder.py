@@ -30,7 +30,7 @@ class GraphBuilder:
         return self._made("add_input", name or self._named("input"), shape=list(shape), dtype=dtype)
 
     def add_neuron_group(
-        self, size: int, *, name: str | None = None, activation: str | None = None, bias: Any = 0.0
+        self, size: int, *, name: str | None = None, activation: str | None = None, bias: Any = None
     ) -> NeuronGroup:
         """Neurons without synapses. Each adds what arrives and its bias; then comes the activation, if there is one."""
         return self._core.add_neuron_group(

@@ -13,6 +13,7 @@ from torchport.errors import NeuronError
 from torchport.targets.marble.core import adding, growing, layers, pruning, removing
 from torchport.targets.marble.core.adding import Ids, NeuronGroup, tensor_of
 from torchport.targets.marble.core.version import Version
+from torchport.targets.marble.groups import Form
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ def ids_of(given: Ids, *, is_target: bool) -> Tensor:
 def _add_group(version: Version, size: int, name: str, activation: str | None, bias: Any, layer: str) -> Made:
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise NeuronError("TP0904", f"a group has at least one neuron, not {size!r}")
-    return adding.added_group(version, name, tensor_of(bias, size), activation, layer)
+    biases = None if bias is None else tensor_of(bias, size)
+    return adding.added_group(version, name, Form((size,), "float32"), biases, activation, layer)
 
 
 def _add_memory(version: Version, name: str, first: int, count: int) -> Made:

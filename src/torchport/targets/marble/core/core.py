@@ -146,7 +146,7 @@ class Core:
             self._version = replace(version, number=self._version.number + 1)
 
     def add_neuron_group(
-        self, size: int, *, name: str, activation: str | None = None, bias: Any = 0.0, layer: str = ""
+        self, size: int, *, name: str, activation: str | None = None, bias: Any = None, layer: str = ""
     ) -> NeuronGroup:
         """Neurons without synapses. Each adds what arrives and its bias; then comes the activation, if there is one."""
         given = {"size": size, "name": name, "activation": activation, "bias": bias, "layer": layer}

@@ -9,12 +9,19 @@ from torch import Tensor
 
 from torchport.errors import NeuronError
 from torchport.targets.marble.composer import Composer
-from torchport.targets.marble.core.adding import NeuronGroup, added_synapses, appended, handle, must_be_new
+from torchport.targets.marble.core.adding import (
+    NeuronGroup,
+    added_synapses,
+    alone,
+    appended,
+    handle,
+    must_be_new,
+)
 from torchport.targets.marble.core.links import Links, into, is_output, out_of
 from torchport.targets.marble.core.removing import set_weights
-from torchport.targets.marble.core.unrolled import ALONE, own_fan
+from torchport.targets.marble.core.unrolled import ALONE, own_bias
 from torchport.targets.marble.core.version import Version
-from torchport.targets.marble.groups import Group, Kind
+from torchport.targets.marble.groups import Form, Group, Kind
 
 
 def split(version: Version, neuron: int) -> tuple[Version, NeuronGroup]:
@@ -24,7 +31,8 @@ def split(version: Version, neuron: int) -> tuple[Version, NeuronGroup]:
     arriving = into(version, neuron)
     name = f"{group.name}.split{neuron}.{version.number}"
     function = None if end == neuron else version.place(end).group
-    version, made = _like(version, name, group, function, _bias(version, neuron).reshape(1))
+    bias = own_bias(version, group, version.place(neuron).element)
+    version, made = _like(version, name, group, function, 1, None if bias is None else bias.reshape(1))
     halves = leaving.weight / 2
     ids = list(zip(leaving.target.tolist(), leaving.number.tolist(), strict=True))
     version, _ = set_weights(version, ids, halves)
@@ -41,8 +49,7 @@ def grow(version: Version, group: str, count: int, seed: int) -> tuple[Version, 
     name = f"{group}.grown{version.number}"
     end, _ = _end(version, rows[0])
     function = None if end == rows[0] else version.place(end).group
-    dtype = getattr(torch, wide.results[0].dtype)
-    version, made = _like(version, name, wide, function, torch.zeros(len(rows) * count, dtype=dtype))
+    version, made = _like(version, name, wide, function, len(rows) * count, None)
     chance = torch.Generator().manual_seed(seed)
     for index, first in enumerate(rows):
         arriving, (_, leaving) = into(version, first), _end(version, first)
@@ -103,24 +110,15 @@ def _end(version: Version, neuron: int) -> tuple[int, Links]:
 
 
 def _like(
-    version: Version, name: str, group: Group, function: Group | None, bias: Tensor
+    version: Version, name: str, group: Group, function: Group | None, size: int, bias: Tensor | None
 ) -> tuple[Version, NeuronGroup]:
     """New neurons without synapses, with the same function after them."""
     must_be_new(version, name)
     composer = Composer(name, group.layer, {}, version.next_id)
-    last = composer.add(Kind.WEIGHTED_SUM, ALONE, [], {}, {"bias": composer.array("bias", bias)})
+    last = alone(composer, Form((size,), group.results[0].dtype), bias)
     if function is not None:
         last = composer.add(Kind.FUNCTION, function.work, [last], dict(function.options))
     return appended(version, composer, last), handle(composer)
-
-
-def _bias(version: Version, neuron: int) -> Tensor:
-    place = version.place(neuron)
-    if place.group.work == ALONE:
-        return version.arrays_of(place.group)["bias"].reshape(-1)[place.element]
-    own = own_fan(version, place.group, range(place.element, place.element + 1)).bias
-    dtype = getattr(torch, place.group.results[0].dtype)
-    return torch.zeros((), dtype=dtype) if own is None else own[0]
 
 
 def _all(neuron: int, links: Links) -> Tensor:

@@ -53,7 +53,19 @@ def _of(version: Version, group: Group, neurons: range, result: int = 0) -> Link
         among = (rows.target >= neurons.start) & (rows.target < neurons.stop)
         source = torch.cat(ids[count:])[rows.source[among]] if ids[count:] else rows.source[among]
         parts.append(Links(source, first + rows.target[among], rows.number[among], rows.weight[among]))
-    return _joined(parts)
+    return _there(group, _joined(parts))
+
+
+def _there(group: Group, found: Links) -> Links:
+    """Without synapses into neurons that were removed."""
+    if not group.removed:
+        return found
+    gone = torch.tensor(sorted(group.removed)) + group.first
+    return _among(found, ~torch.isin(found.target, gone))
+
+
+def _among(found: Links, mask: Tensor) -> Links:
+    return Links(found.source[mask], found.target[mask], found.number[mask], found.weight[mask])
 
 
 def _joined(parts: list[Links]) -> Links:
@@ -81,7 +93,6 @@ def out_of(version: Version, neuron: int) -> Links:
     """The synapses that leave a neuron."""
     parts = []
     for group in readers(version, neuron):
-        start = 0
         for index, form in enumerate(group.results):
             for at in range(0, form.size, _AT_A_TIME):
                 found = _of(version, group, range(at, min(at + _AT_A_TIME, form.size)), index)

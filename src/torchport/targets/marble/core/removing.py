@@ -109,9 +109,9 @@ def _without_leaving(
     sums: list[SynapseId] = []
     functions: list[int] = []
     for target, number in zip(leaving.target.tolist(), leaving.number.tolist(), strict=True):
-        kind = version.place(target).group.kind
         if target in gone:
             continue
+        kind = version.place(target).group.kind
         if not cascade or kind not in (Kind.WEIGHTED_SUM, Kind.FUNCTION):
             raise NeuronError(
                 "TP0902",

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from torchport.capture.graph import Dtype
 from torchport.errors import NeuronError
 from torchport.targets.marble import sparse
 from torchport.targets.marble.core.version import MADE, Version
 from torchport.targets.marble.fans import Fan, Request, fan
-from torchport.targets.marble.groups import Group
+from torchport.targets.marble.groups import Form, Group
 from torchport.targets.marble.works import settled
 
 MOST = 50_000_000
 """Synapses that are written one by one; more are refused."""
 ALONE = "bias"
 """The work of neurons whose synapses were all added one by one."""
+
+
+def alone_options(form: Form) -> dict[str, Any]:
+    return {"shape": list(form.shape), "dtype": Dtype(form.dtype)}
+
+
+def own_bias(version: Version, group: Group, element: int) -> Tensor | None:
+    """The bias of a weighted sum, if it has one."""
+    if group.work != ALONE:
+        bias = own_fan(version, group, range(element, element + 1)).bias
+        return None if bias is None else bias[0]
+    bias = version.arrays_of(group).get("bias")
+    return None if bias is None else bias.reshape(-1)[element]
 
 
 def own_fan(version: Version, group: Group, neurons: range) -> Fan:
@@ -63,11 +79,12 @@ def unrolled(version: Version, group: Group) -> tuple[Version, Group]:
         rows = _joined(
             rows, sparse.Rows.of(arrays), sum(version.form(port).size for port in group.own_inputs)
         )
-    bias = torch.zeros(size, dtype=dtype) if own.bias is None else own.bias.to(dtype)
-    made = rows.arrays(size) | {"bias": bias.reshape(group.results[0].shape).clone()}
+    made = rows.arrays(size)
+    if own.bias is not None:
+        made["bias"] = own.bias.to(dtype).reshape(group.results[0].shape).clone()
     names = {purpose: f"{group.name}{MADE}{purpose}{version.number}" for purpose in made}
     sizes = tuple(version.form(port).size for port in group.own_inputs) + group.added
-    changed = replace(group, work=ALONE, options={}, weights=names, added=sizes)
+    changed = replace(group, work=ALONE, options=alone_options(group.results[0]), weights=names, added=sizes)
     version = version.with_group(changed, {names[purpose]: array for purpose, array in made.items()})
     return version, changed
 

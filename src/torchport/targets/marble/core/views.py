@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchport.errors import NeuronError
+from torchport.targets.marble import sparse
 from torchport.targets.marble.core import links
-from torchport.targets.marble.core.unrolled import ALONE, own_fan
+from torchport.targets.marble.core.unrolled import ALONE, own_bias, own_fan
 from torchport.targets.marble.core.version import Version
 from torchport.targets.marble.counts import synapses_in
 from torchport.targets.marble.groups import Group, Kind
@@ -118,7 +119,7 @@ class Synapses:
 
     def __len__(self) -> int:
         """How many there are; each is counted, also if many share a weight. None is made for that."""
-        return sum(synapses_in(self.version, group) for group in self.version.groups.values())
+        return sum(count_in(self.version, group) for group in self.version.groups.values())
 
     def of(self, neuron: int) -> list[Synapse]:
         """Those that arrive at a neuron."""
@@ -142,6 +143,16 @@ def _each(version: Version, found: links.Links) -> list[Synapse]:
         Synapse(source, target, number, float(weight))
         for source, target, number, weight in zip(*(field.tolist() for field in fields), strict=True)
     ]
+
+
+def count_in(version: Version, group: Group) -> int:
+    """How many synapses arrive at the neurons of a group, those from bias neurons included."""
+    arrays = version.arrays_of(group)
+    added = len(arrays[sparse.WEIGHT]) if sparse.WEIGHT in arrays else 0
+    if group.work == ALONE:
+        return added + (group.neurons if "bias" in arrays else 0)
+    gone = sum(own_fan(version, group, range(one, one + 1)).count for one in group.removed)
+    return added + synapses_in(version, group) - gone
 
 
 def formula(group: Group) -> str:
@@ -171,12 +182,8 @@ def _coordinates(element: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _bias(version: Version, group: Group, element: int) -> float | None:
-    if group.kind is not Kind.WEIGHTED_SUM:
-        return None
-    if group.work == ALONE:
-        return float(version.arrays_of(group)["bias"].reshape(-1)[element])
-    own = own_fan(version, group, range(element, element + 1)).bias
-    return None if own is None else float(own[0])
+    bias = own_bias(version, group, element) if group.kind is Kind.WEIGHTED_SUM else None
+    return None if bias is None else float(bias)
 
 
 def _tier(version: Version, group: Group) -> str:
