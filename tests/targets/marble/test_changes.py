@@ -1,4 +1,4 @@
-"""A graph can be changed, and stays right: ids stay, dangling references are refused, and what fails changes nothing."""
+"""A graph can be changed and stays right: ids stay, dangling references are refused, what fails changes nothing."""
 
 from __future__ import annotations
 
@@ -143,14 +143,15 @@ def test_groups_come_and_go(core: Core) -> None:
 
 def test_a_split_neuron_does_the_same(core: Core) -> None:
     before = core.run(X)[0]
-    for neuron in group(core, 0)[:3]:
+    sums, activations, outputs = (group(core, index) for index in range(3))
+    for neuron in sums[:3]:
         made = core.split_neuron(neuron)
         torch.testing.assert_close(core.run(X)[0], before)
         assert core.neurons[made.takes[0]].bias == core.neurons[neuron].bias
     with pytest.raises(NeuronError, match="would change outputs"):
-        core.split_neuron(group(core, 2)[0])
+        core.split_neuron(outputs[0])
     with pytest.raises(NeuronError, match="cannot be split"):
-        core.split_neuron(group(core, 1)[0])
+        core.split_neuron(activations[0])
 
 
 def test_growth_changes_no_output_bit(core: Core) -> None:

@@ -96,11 +96,7 @@ def out_of(version: Version, neuron: int) -> Links:
         for index, form in enumerate(group.results):
             for at in range(0, form.size, _AT_A_TIME):
                 found = _of(version, group, range(at, min(at + _AT_A_TIME, form.size)), index)
-                among = found.source == neuron
-                parts.append(
-                    Links(*(getattr(found, f)[among] for f in ("source", "target", "number", "weight")))
-                )
-            start += form.size
+                parts.append(_among(found, found.source == neuron))
     return _joined(parts)
 
 
