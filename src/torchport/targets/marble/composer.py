@@ -1,8 +1,8 @@
 """Composing the groups of one operation: what a recipe is written with.
 
-A recipe is given the operation's arguments: values that arrive (`Value`), weights of the model (`Weight`), and plain ones.
-It makes groups, each from values of others, and gives back the values that the operation returns. Shapes are found by
-doing the work of each group without numbers.
+A recipe is given the operation's arguments: values that arrive (`Value`), weights of the model (`Weight`), and plain
+ones. It makes groups, each from values of others, and gives back the values that the operation returns. Shapes are
+found by doing the work of each group without numbers.
 """
 
 from __future__ import annotations
