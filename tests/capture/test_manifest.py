@@ -74,7 +74,9 @@ def test_every_node_says_where_it_comes_from(written: dict[str, Any]) -> None:
 def test_sizes_are_symbols_and_arguments_have_types(written: dict[str, Any]) -> None:
     root = next(module for module in written["modules"] if module["key"] == "")
     assert root["inputs"] == [{"name": "x", "shape": [{"sym": "batch"}, 8], "dtype": "float32"}]
-    assert written["symbols"] == [{"name": "batch", "input": "x", "axis": 0, "low": 1, "high": None}]
+    assert written["symbols"] == [
+        {"name": "batch", "input": "x", "axis": 0, "low": 1, "high": None, "example": 2}
+    ]
     norm = next(module for module in written["modules"] if module["key"] == "blocks.0.norm")
     args = norm["nodes"][0]["args"]
     assert args[0] == {"ref": "input_0"} and args[1] == [8] and args[4] == 1e-3

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -97,7 +98,35 @@ def _crash_head(folder: Path) -> None:
     path.write_text(json.dumps(data, indent=1))
 
 
+def _edit_neurons(work: str, change: Callable[[dict[str, Any]], None]) -> Break:
+    """Changes every group of a neuron graph that does this work."""
+
+    def edit(folder: Path) -> None:
+        path = folder / "neurons.json"
+        data = json.loads(path.read_text())
+        groups = [group for step in data["steps"] for group in step.get("groups", ())]
+        chosen = [group for group in groups if group["work"] == work]
+        assert chosen
+        for group in chosen:
+            change(group)
+        path.write_text(json.dumps(data, indent=1))
+
+    return edit
+
+
+def _tanh(group: dict[str, Any]) -> None:
+    group["options"]["approximate"] = "tanh"
+
+
+def _crash_in_head(group: dict[str, Any]) -> None:
+    """The values of the head cannot be wired to rows of seven."""
+    if group["layer"] == "head":
+        group["kind"], group["work"] = "wiring", "aten.reshape.default"
+        group["options"] = {"order": [["self", None]], "shape": [-1, 7]}
+
+
 SABOTAGE = {
+    "marble": Sabotage(_edit_neurons("aten.gelu.default", _tanh), _edit_neurons("dense", _crash_in_head)),
     "torch": Sabotage(_edit_graph("aten.gelu.default", kwargs={"approximate": "tanh"}), _crash_head),
     "candle": Sabotage(
         _edit_rust("ops::gelu(", "ops::gelu_tanh("),

@@ -195,6 +195,8 @@ class Symbol:
     axis: int
     low: int
     high: int | None
+    example: int | None = None
+    """The length of that axis in the example inputs; None if an earlier version captured the model."""
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,9 @@ def record(
             error = export_fault.in_plain_words(raised)
             hooked = hooks.capture(model, given, named, name=name, error=error, decompose=decompose)
             exported, observed = hooked.exported, hooked.observed
-        plan, weights = make_plan(exported.graph), as_weights(exported.weights)
+        graph = symbols.with_examples(exported.graph, tensors((given, named)))
+        exported = replace(exported, graph=graph)
+        plan, weights = make_plan(graph), as_weights(exported.weights)
         if on_meta(model, (given, named)):
             return Capture(exported.graph, plan, weights, export_error=error, writes=exported.writes)
         inputs = tensors(copied((given, named)))

@@ -156,10 +156,14 @@ class SymbolForm(_Form):
     axis: int
     low: int
     high: int | None
+    example: int | None = None
 
     @classmethod
     def of(cls, symbol: g.Symbol) -> Self:
-        return cls.model_construct(**vars(symbol))
+        known = {
+            name: value for name, value in vars(symbol).items() if name != "example" or value is not None
+        }
+        return cls.model_construct(**known)
 
     def symbol(self) -> g.Symbol:
         return g.Symbol(**dict(self))

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sympy
 import torch
 from torch.export import Dim
 
-from torchport.capture.graph import Expr, Sym, Symbol
+from torchport.capture.graph import Expr, Graph, Sym, Symbol
 from torchport.capture.torch_internals import pytree
 from torchport.errors import CaptureError, SpecError
 
@@ -197,6 +198,13 @@ def read_symbols(
             high = None if limit is None or not limit.is_Integer else int(limit)
             found[str(size.node.expr)] = Symbol(_symbol_name(value, axis, name, taken), name, axis, 1, high)
     return found
+
+
+def with_examples(graph: Graph, inputs: Sequence[torch.Tensor]) -> Graph:
+    """The graph with the lengths that its free sizes have in the example inputs."""
+    shapes = {item.name: tuple(tensor.shape) for item, tensor in zip(graph.root.inputs, inputs, strict=True)}
+    sizes = graph.bindings(shapes)
+    return replace(graph, symbols=tuple(replace(one, example=sizes[one.name]) for one in graph.symbols))
 
 
 def _symbol_name(tensor: torch.Tensor, axis: int, input_name: str, taken: set[str]) -> str:

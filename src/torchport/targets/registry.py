@@ -22,6 +22,7 @@ EARLIER_TARGET, EARLIER_PROJECT = "candle", "rust"
 """What every folder of a run is of that was written before such a folder said so itself."""
 _OWN = {
     "candle": "torchport.targets.candle.target:TARGET",
+    "marble": "torchport.targets.marble.target:TARGET",
     "torch": "torchport.targets.torch.target:TARGET",
 }
 _OWN_REQUIREMENTS = ("torchport.targets.candle.requirements:REQUIREMENTS",)

@@ -13,12 +13,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchport.capture import graph as g
-from torchport.capture import operations
 from torchport.capture.plan import make_plan
 from torchport.targets.base import Todo
 from torchport.targets.marble.composer import Composer, Unsupported, Value, Weight
+from torchport.targets.marble.expansion import assembled, expanded
 from torchport.targets.marble.groups import (
-    Assembly,
     Border,
     Form,
     FreeSize,
@@ -29,7 +28,6 @@ from torchport.targets.marble.groups import (
     Port,
     Step,
 )
-from torchport.targets.marble.recipes import RECIPES
 from torchport.targets.marble.registries import converter_of
 from torchport.trace.plan import Call, operation_key
 
@@ -81,7 +79,8 @@ class _Conversion:
 
     def _input(self, item: g.Input) -> Group:
         form = self._form(item.meta)
-        group = Group(item.name, Kind.INPUT, "given", (), (form,), self.first)
+        shape = {"shape": list(item.meta.shape)}
+        group = Group(item.name, Kind.INPUT, "given", (), (form,), self.first, options=shape)
         self.first += len(group.ids)
         return group
 
@@ -105,11 +104,11 @@ class _Conversion:
             if node.op == g.CALL:
                 assert node.target is not None
                 inner = [self._value(ref, values, module) for ref in node.args]
-                handed = [self._as_value(one, call, node) for one in inner]
+                handed = [self._as_value(one, call) for one in inner]
                 values[node.name] = self._call(self.graph.modules[node.target], handed)
             else:
                 values[node.name] = self._operation(node, values, module, call)
-        results = [self._as_value(self._value(ref, values, module), call, None) for ref in module.outputs]
+        results = [self._as_value(self._value(ref, values, module), call) for ref in module.outputs]
         return [self._border(key, value) for key, value in zip(call.outputs, results, strict=True)]
 
     def _by_own_converter(self, module: g.Module, call: Call, given: list[Value]) -> list[Value] | None:
@@ -127,7 +126,7 @@ class _Conversion:
             self.todos.append(Todo(op=module.class_name, layer=module.path, reason=reason))
             return given
         results = made if isinstance(made, list) else [made]
-        return self._assembled(composer, None, (), {}, results, None)
+        return self._added(composer, None, (), {}, results, None)
 
     def _skip(self, module: g.Module) -> None:
         for node in module.nodes:
@@ -149,13 +148,12 @@ class _Conversion:
             return Weight(name, self._form(weight.meta))
         return values[ref.name][ref.index]
 
-    def _as_value(self, operand: Value | Weight, call: Call, node: g.Node | None) -> Value:
+    def _as_value(self, operand: Value | Weight, call: Call) -> Value:
         """A weight that is handed on as it is becomes neurons that never change."""
         if isinstance(operand, Value):
             return operand
         composer = self._composer(f"{call.name}/{operand.name}", call)
-        value = composer.constant(operand)
-        return self._assembled(composer, "torchport.constant.default", (), {}, [value], None)[0]
+        return self._added(composer, None, (), {}, [composer.constant(operand)], None)[0]
 
     def _operation(
         self, node: g.Node, values: Mapping[str, list[Value]], module: g.Module, call: Call
@@ -168,11 +166,10 @@ class _Conversion:
             args = self._remembering(args, call, node)
         composer = self._composer(operation_key(call.name, node.name), call)
         try:
-            made = RECIPES[node.op](composer, **_given(node.op, args, kwargs))
-        except (KeyError, Unsupported) as error:
-            return self._todo(node, call, error)
-        results = made if isinstance(made, list) else [made]
-        return self._assembled(composer, node.op, args, kwargs, results, node.source)
+            results = expanded(composer, node.op, args, kwargs)
+        except Unsupported as error:
+            return self._todo(node, module, call, error.reason)
+        return self._added(composer, node.op, args, kwargs, results, node.source)
 
     def _remembering(self, args: tuple[Any, ...], call: Call, node: g.Node) -> tuple[Any, ...]:
         """The arguments of a recurrent layer; a state that the model does not give is a memory, which begins with 0."""
@@ -191,7 +188,7 @@ class _Conversion:
     def _composer(self, prefix: str, call: Call) -> Composer:
         return Composer(prefix, call.name, self.sizes, self.first)
 
-    def _assembled(
+    def _added(
         self,
         composer: Composer,
         operation: str | None,
@@ -202,27 +199,21 @@ class _Conversion:
     ) -> list[Value]:
         self.first = composer.first
         self.made |= composer.made
-        name = f"{composer.prefix}!"
-        outputs = tuple(value.port for value in results)
-        groups = tuple(composer.groups)
-        step = Assembly(name, operation, args, kwargs, groups, outputs, composer.layer, source)
+        step = assembled(composer, operation, args, kwargs, results, source)
         self.steps.append(step)
         if operation == "aten.zeros.default":
-            self.zeros.add(name)
-        return [Value(Port(name, index), value.form) for index, value in enumerate(results)]
+            self.zeros.add(step.name)
+        return [Value(Port(step.name, index), value.form) for index, value in enumerate(results)]
 
-    def _todo(self, node: g.Node, call: Call, error: Exception) -> list[Value]:
-        reason = error.reason if isinstance(error, Unsupported) else "no recipe expresses it as neurons"
-        self.todos.append(Todo(op=node.op, layer=call.name, source=node.source, reason=reason))
+    def _todo(self, node: g.Node, module: g.Module, call: Call, why: str) -> list[Value]:
+        layer = module.path or self.graph.root.class_name
+        reason = f"{module.class_name} is not supported for conversion: {layer} has {node.op}, {why}"
+        self.todos.append(Todo(op=node.op, layer=layer, source=node.source, reason=reason))
         return [
             Value(Port(f"{call.name}/{node.name}!", index), self._form(meta))
             for index, meta in enumerate(node.outputs)
             if meta is not None
         ]
-
-
-def _given(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    return operations.given(operation, args, kwargs)
 
 
 def _submodule(model: nn.Module, path: str) -> nn.Module | None:

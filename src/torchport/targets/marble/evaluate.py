@@ -1,6 +1,7 @@
-"""Evaluating a neuron graph by groups, in the order of its steps.
+"""Evaluating a neuron graph, in the order of its steps: by groups, or by messages.
 
-An assembly is done by one operation of torch, which is fast, or, if it is opened, group by group.
+An assembly is done by one operation of torch, which is fast, or, if it is opened, group by group. If the inputs have
+other sizes than the example had, what is opened is composed again for those sizes.
 """
 
 from __future__ import annotations
@@ -13,12 +14,26 @@ from torch import Tensor
 
 from torchport.capture import graph as g
 from torchport.capture import operations
-from torchport.targets.marble import works
-from torchport.targets.marble.composer import Value, Weight
-from torchport.targets.marble.groups import Assembly, Border, Group, Memory, NeuronGraph, Port, Step
+from torchport.capture.graph import dtype_name
+from torchport.errors import CaptureError
+from torchport.targets.marble import messages, works
+from torchport.targets.marble.groups import (
+    Array,
+    Assembly,
+    Border,
+    Group,
+    Memory,
+    NeuronGraph,
+    Port,
+    Step,
+    ports_of,
+)
+from torchport.targets.marble.resize import resized
 
 Watch = Callable[[str, Tensor], Tensor]
-"""Takes the key of a border and the value there, and gives the value to go on with."""
+"""Takes the key of a value and the value, and gives the value to go on with."""
+Compute = Callable[[Group, Sequence[Tensor], Mapping[str, Tensor], works.Sizes], list[Tensor]]
+"""Does the work of one group."""
 
 
 def by_groups(
@@ -27,16 +42,74 @@ def by_groups(
     inputs: Sequence[Tensor],
     *,
     watch: Watch = lambda key, value: value,
+    watch_operations: Watch = lambda key, value: value,
     opened: Collection[str] | None = (),
     state: dict[str, Tensor] | None = None,
 ) -> list[Tensor]:
     """The outputs of the graph. Assemblies in `opened` are done group by group; all of them if it is None.
 
-    Memories begin with what `state` has under their names, and leave there what they are to give in the next run.
+    `watch` sees what passes a border, `watch_operations` the result of each assembly that has one. Memories begin with
+    what `state` has under their names, and leave there what they are to give in the next run.
     """
-    run = _Run(graph, arrays, inputs, watch, opened, state)
+    return _evaluated(graph, arrays, inputs, watch, watch_operations, opened, works.compute, state)
+
+
+def by_messages(
+    graph: NeuronGraph,
+    arrays: Mapping[str, Tensor],
+    inputs: Sequence[Tensor],
+    *,
+    watch: Watch = lambda key, value: value,
+    watch_operations: Watch = lambda key, value: value,
+    state: dict[str, Tensor] | None = None,
+) -> list[Tensor]:
+    """The outputs of the graph, with every group done message by message."""
+    return _evaluated(graph, arrays, inputs, watch, watch_operations, None, messages.compute, state)
+
+
+def _evaluated(
+    graph: NeuronGraph,
+    arrays: Mapping[str, Tensor],
+    inputs: Sequence[Tensor],
+    watch: Watch,
+    watch_operations: Watch,
+    opened: Collection[str] | None,
+    compute: Compute,
+    state: dict[str, Tensor] | None,
+) -> list[Tensor]:
+    sizes = _sizes(graph, inputs)
+    _must_fit(graph, inputs, sizes)
+    is_opened = opened is None or bool(opened)
+    if is_opened and any(sizes[size.name] != size.example for size in graph.free):
+        graph, arrays = resized(graph, arrays, sizes)
     with torch.no_grad():
-        return run.outputs()
+        return _Run(graph, arrays, inputs, sizes, watch, watch_operations, opened, compute, state).outputs()
+
+
+def _must_fit(graph: NeuronGraph, inputs: Sequence[Tensor], sizes: works.Sizes) -> None:
+    """CaptureError if the inputs are not those that the graph was made for: only free sizes may be others."""
+    for group, value in zip(graph.inputs, inputs, strict=True):
+        (form,) = group.results
+        wanted = works.settled(group.options.get("shape", list(form.shape)), sizes)
+        if list(value.shape) != wanted or dtype_name(value.dtype) != form.dtype:
+            raise CaptureError(
+                "TP0208",
+                f"the graph takes {group.name!r} as {form.dtype} {wanted}, and is given "
+                f"{dtype_name(value.dtype)} {list(value.shape)}",
+                fix="give inputs of that kind, or convert the model with that axis free",
+            )
+
+
+def _sizes(graph: NeuronGraph, inputs: Sequence[Tensor]) -> works.Sizes:
+    """The free sizes of these inputs."""
+    if len(inputs) != len(graph.inputs):
+        raise CaptureError(
+            "TP0208", f"the graph takes {len(graph.inputs)} tensors, and is given {len(inputs)}"
+        )
+    for size in graph.free:
+        if inputs[size.input].ndim <= size.axis:
+            raise CaptureError("TP0208", f"the input {graph.inputs[size.input].name!r} has too few axes")
+    return {size.name: inputs[size.input].shape[size.axis] for size in graph.free}
 
 
 class _Run:
@@ -45,12 +118,16 @@ class _Run:
         graph: NeuronGraph,
         arrays: Mapping[str, Tensor],
         inputs: Sequence[Tensor],
+        sizes: works.Sizes,
         watch: Watch,
+        watch_operations: Watch,
         opened: Collection[str] | None,
+        compute: Compute,
         state: dict[str, Tensor] | None,
     ) -> None:
-        self.graph, self.arrays, self.watch, self.opened, self.state = graph, arrays, watch, opened, state
-        self.sizes = {size.name: inputs[size.input].shape[size.axis] for size in graph.free}
+        self.graph, self.arrays, self.sizes, self.state = graph, arrays, sizes, state
+        self.watch, self.watch_operations = watch, watch_operations
+        self.opened, self.compute = opened, compute
         self.values: dict[str, list[Tensor]] = {
             group.name: [value] for group, value in zip(graph.inputs, inputs, strict=True)
         }
@@ -62,10 +139,8 @@ class _Run:
                 self.values[step.name] = [self.watch(step.key, self._of(step.value))]
             elif isinstance(step, Memory):
                 self.values[step.name] = [(self.state or {}).get(step.name, self._of(step.initial))]
-            elif step.operation is not None and self.opened is not None and step.name not in self.opened:
-                self.values[step.name] = self._at_once(step)
             else:
-                self.values[step.name] = self._one_by_one(step)
+                self.values[step.name] = self._watched(step, self._assembly(step))
             for name in self.last.get(index, ()):
                 self.values.pop(name, None)
         if self.state is not None:
@@ -75,19 +150,21 @@ class _Run:
     def _of(self, port: Port) -> Tensor:
         return self.values[port.group][port.index]
 
-    def _at_once(self, step: Assembly) -> list[Tensor]:
-        if step.operation not in _AT_ONCE and len(step.groups) == 1:
-            return self._group(step.groups[0], {})
-        assert step.operation is not None
+    def _assembly(self, step: Assembly) -> list[Tensor]:
+        if step.operation is None or self.opened is None or step.name in self.opened:
+            return self._one_by_one(step)
         args, kwargs = (self._settled(given) for given in (step.args, step.kwargs))
         result = operations.overload(step.operation)(*args, **kwargs)
         return list(result) if isinstance(result, list | tuple) else [result]
 
+    def _watched(self, step: Assembly, results: list[Tensor]) -> list[Tensor]:
+        return [self.watch_operations(step.key, results[0])] if len(results) == 1 else results
+
     def _settled(self, given: Any) -> Any:
         def one(leaf: Any) -> Any:
-            if isinstance(leaf, Value):
-                return self._of(leaf.port)
-            return self.arrays[leaf.name] if isinstance(leaf, Weight) else works.settled(leaf, self.sizes)
+            if isinstance(leaf, Port):
+                return self._of(leaf)
+            return self.arrays[leaf.name] if isinstance(leaf, Array) else works.settled(leaf, self.sizes)
 
         return g.map_args(given, one)
 
@@ -103,11 +180,7 @@ class _Run:
         given = [
             inner[port.group][port.index] if port.group in inner else self._of(port) for port in group.inputs
         ]
-        return works.compute(group, given, self.arrays, self.sizes)
-
-
-_AT_ONCE = frozenset({"aten.div.Tensor"})
-"""Operations that torch does more exactly than the one group that they are."""
+        return self.compute(group, given, self.arrays, self.sizes)
 
 
 def _last_uses(graph: NeuronGraph) -> dict[int, list[str]]:
@@ -133,4 +206,5 @@ def reads(step: Step) -> list[Port]:
         return [step.initial]
     inside = {group.name for group in step.groups}
     ports = [port for group in step.groups for port in group.inputs if port.group not in inside]
-    return ports + [port for port in step.outputs if port.group not in inside]
+    ports += [port for port in step.outputs if port.group not in inside]
+    return ports + list(ports_of([step.args, step.kwargs]))

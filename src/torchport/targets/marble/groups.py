@@ -1,7 +1,7 @@
 """The data model of a neuron graph: groups of neurons that do the same work, wired to each other.
 
-A neuron has a number, its id. The neurons of a group have consecutive ids, so that a group is an array and not a heap
-of objects. Five kinds of neuron compute something; inputs and constants only have a value. Views, slices and
+A neuron has a number, its id. The neurons of a group have consecutive ids: a group is an array and not a heap of
+objects. Five kinds of neuron compute something; inputs and constants only have a value. Views, slices and
 concatenations are wiring: they say whose values arrive where, and have no neurons.
 """
 
@@ -40,6 +40,13 @@ class Port:
 
     group: str
     index: int = 0
+
+
+@dataclass(frozen=True)
+class Array:
+    """One of the graph's arrays, such as a weight of the model, by its name."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -106,13 +113,18 @@ class Assembly:
     operation: str | None
     """The full name of torch's operation; None if there is none that does what the groups do."""
     args: tuple[Any, ...]
-    """As those of a node of a captured graph; a `Port` is the value of a group outside."""
+    """As those of a node of a captured graph; a `Port` is the value of a group outside, an `Array` is a weight."""
     kwargs: dict[str, Any]
     groups: tuple[Group, ...]
     outputs: tuple[Port, ...]
     """Which groups inside give the results."""
     layer: str = ""
     source: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of the operation's value in a trace."""
+        return self.name.removesuffix("!")
 
 
 @dataclass(frozen=True)
@@ -179,3 +191,14 @@ class NeuronGraph:
 def evaluated(dims: tuple[Dim, ...], example: dict[str, int]) -> tuple[int, ...]:
     """A shape for the example inputs."""
     return tuple(dim if isinstance(dim, int) else dim.evaluate(example) for dim in dims)
+
+
+def ports_of(arg: Any) -> Iterator[Port]:
+    """Every value that an argument reads."""
+    if isinstance(arg, Port):
+        yield arg
+    elif isinstance(arg, list | tuple):
+        for item in arg:
+            yield from ports_of(item)
+    elif isinstance(arg, dict):
+        yield from ports_of(list(arg.values()))

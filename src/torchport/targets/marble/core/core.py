@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from torchport.errors import NeuronError
@@ -100,12 +99,12 @@ class Core:
     def run(self, *inputs: Tensor) -> list[Tensor]:
         """The outputs for these inputs, as the model gives them: memories begin anew."""
         version = self._version
-        return by_groups(version.graph, version.arrays, fitting(version.graph, inputs))
+        return by_groups(version.graph, version.arrays, inputs)
 
     def step(self, *inputs: Tensor) -> list[Tensor]:
         """The outputs for these inputs; memories go on from where the last step ended."""
         version, state = self._version, dict(self.state)
-        outputs = by_groups(version.graph, version.arrays, fitting(version.graph, inputs), state=state)
+        outputs = by_groups(version.graph, version.arrays, inputs, state=state)
         self.state = state
         return outputs
 
@@ -201,24 +200,3 @@ class Core:
         given = {"fraction": fraction, "below": below, "layer": layer}
         count: int = self.change(Change("prune", given))
         return count
-
-
-def fitting(graph: NeuronGraph, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """The inputs, if the graph can take them."""
-    if len(inputs) != len(graph.inputs):
-        raise NeuronError("TP0905", f"the graph takes {len(graph.inputs)} inputs, not {len(inputs)}")
-    free = {(size.input, size.axis) for size in graph.free}
-    for index, (group, value) in enumerate(zip(graph.inputs, inputs, strict=True)):
-        form = group.results[0]
-        fits = value.ndim == len(form.shape) and all(
-            own == given or (index, axis) in free
-            for axis, (own, given) in enumerate(zip(form.shape, value.shape, strict=True))
-        )
-        if not fits or value.dtype != getattr(torch, form.dtype):
-            wanted = [("*" if (index, axis) in free else str(size)) for axis, size in enumerate(form.shape)]
-            raise NeuronError(
-                "TP0905",
-                f"the input {group.name} is {form.dtype} of shape [{', '.join(wanted)}]; "
-                f"given was {str(value.dtype).removeprefix('torch.')} of shape {list(value.shape)}",
-            )
-    return inputs

@@ -1,0 +1,124 @@
+"""What the marble target promises beyond what every target does: two ways to evaluate, and edits of groups."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import torchport
+from torchport import Port
+from torchport.errors import CaptureError, ManifestError, UsageError
+from torchport.targets.marble.target import compute
+
+from ..conformance import SABOTAGE, model_and_inputs
+
+pytestmark = pytest.mark.slow
+
+
+def ported(out: Path, **options: Any) -> Port:
+    model, inputs = model_and_inputs()
+    return torchport.port(model, inputs, target="marble", out=out, name="net", **options)
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Changes every assembly of the graph."""
+    path = folder / "neurons.json"
+    data = json.loads(path.read_text())
+    for step in data["steps"]:
+        if "assembly" in step:
+            change(step)
+    path.write_text(json.dumps(data, indent=1))
+
+
+def coarser_norm(assembly: dict[str, Any]) -> None:
+    """The neurons that make a deviation add another epsilon."""
+    for group in assembly["groups"]:
+        if group["options"].get("bias") == 1e-5:
+            group["options"]["bias"] = 1e-3
+
+
+def test_by_messages_it_is_proven_on_its_inputs_and_on_those_of_another_length(tmp_path: Path) -> None:
+    port = ported(tmp_path, by="messages")
+    assert port.check().passed
+    torch.manual_seed(3)
+    assert port.check((torch.randn(7, 24), torch.rand(24))).passed
+    assert Port.open(port.folder).check().passed
+
+
+def test_by_messages_an_edit_is_explained_in_a_slice_that_runs_by_messages_too(tmp_path: Path) -> None:
+    port = ported(tmp_path, by="messages")
+    SABOTAGE["marble"].gelu_as_tanh(port.artifact.folder)
+    found = port.check().first_divergence
+    assert found is not None and found.layer == "blocks.0" and found.suggestions[0].kind == "gelu_tanh"
+    assert found.snippet is not None
+    facts = json.loads((Path(found.snippet) / "port" / "marble" / "facts.json").read_text())
+    assert facts["by"] == "messages"
+
+
+def test_an_edit_of_one_group_inside_a_norm_is_run_and_blamed_on_the_norm(tmp_path: Path) -> None:
+    port = ported(tmp_path)
+    edit(port.artifact.folder, coarser_norm)
+    found = port.check().first_divergence
+    assert found is not None and found.layer == "blocks.0.norm" and found.edits
+    assert found.operation is not None and found.operation.op == "aten.layer_norm.default"
+
+
+def test_an_edit_holds_for_inputs_of_another_length(tmp_path: Path) -> None:
+    port = ported(tmp_path)
+    inputs = (torch.randn(7, 24), torch.rand(24))
+    before = compute(port.artifact.folder, inputs)
+    edit(port.artifact.folder, coarser_norm)
+    after = compute(port.artifact.folder, inputs)
+    assert 1e-5 < (before[0] - after[0]).abs().max() < 1e-1
+
+
+def test_an_operation_that_is_edited_without_its_groups_is_refused(tmp_path: Path) -> None:
+    port = ported(tmp_path)
+
+    def other(assembly: dict[str, Any]) -> None:
+        if assembly["operation"] == "aten.gelu.default":
+            assembly["operation"] = "aten.silu.default"
+
+    edit(port.artifact.folder, other)
+    with pytest.raises(UsageError, match="TP0804.*its groups were not"):
+        compute(port.artifact.folder, model_and_inputs()[1])
+
+
+def test_a_file_that_is_no_neuron_graph_is_refused(tmp_path: Path) -> None:
+    port = ported(tmp_path)
+    structure = port.artifact.folder / "neurons.json"
+    structure.write_text(structure.read_text()[:-100])
+    with pytest.raises(ManifestError, match="TP0302"):
+        port.check()
+
+
+def test_inputs_of_another_kind_are_refused(tmp_path: Path) -> None:
+    folder = ported(tmp_path).artifact.folder
+    for inputs in [
+        (torch.randn(4, 24),),
+        (torch.randn(4, 23), torch.rand(24)),
+        (torch.randn(24), torch.rand(24)),
+        (torch.randn(4, 24).double(), torch.rand(24)),
+    ]:
+        with pytest.raises(CaptureError, match="TP0208"):
+            compute(folder, inputs)
+
+
+class Odd(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.eigvals(x.reshape(2, 2)).real
+
+
+def test_what_no_recipe_expresses_is_listed_with_its_layer_and_line(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), Odd())
+    port = torchport.port(model, torch.randn(1, 4), target="marble", out=tmp_path, dynamic="")
+    report = port.check()
+    assert report.status == "unsupported"
+    todo = report.todos[0]
+    assert todo.op == "aten.linalg_eig.default"
+    assert todo.reason.startswith(f"Odd is not supported for conversion: 1 has {todo.op}")
+    assert todo.layer == "1" and todo.source is not None and todo.source.startswith(__file__)
