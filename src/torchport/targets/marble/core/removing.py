@@ -24,6 +24,7 @@ SynapseId = tuple[int, int]
 
 def set_weights(version: Version, synapses: Sequence[SynapseId], weights: Any) -> tuple[Version, None]:
     """With other weights for single synapses."""
+    synapses = _ids(synapses)
     given = tensor_of(weights, len(synapses))
     must_be_numbers(given)
     for name, indices in _by_group(version, synapses).items():
@@ -39,6 +40,7 @@ def set_weights(version: Version, synapses: Sequence[SynapseId], weights: Any) -
 
 def remove_synapses(version: Version, synapses: Sequence[SynapseId]) -> tuple[Version, None]:
     """Without single synapses."""
+    synapses = _ids(synapses)
     for name, indices in _by_group(version, synapses).items():
         asked = [synapses[index] for index in indices]
         version, group = _with_single_synapses(version, name, asked)
@@ -48,6 +50,13 @@ def remove_synapses(version: Version, synapses: Sequence[SynapseId]) -> tuple[Ve
         left = sparse.Rows(rows.target[kept], rows.source[kept], rows.weight[kept], rows.number[kept])
         version = with_rows(version, group, left, inputs)
     return version, None
+
+
+def _ids(given: Sequence[Any]) -> list[SynapseId]:
+    try:
+        return [(int(target), int(number)) for target, number in given]
+    except (TypeError, ValueError) as error:
+        raise NeuronError("TP0904", "the id of a synapse is its target and its number there") from error
 
 
 def _by_group(version: Version, synapses: Sequence[SynapseId]) -> dict[str, list[int]]:

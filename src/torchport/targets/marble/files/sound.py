@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchport.capture.graph import dtype_name
+from torchport.capture import operations
+from torchport.capture.graph import dtype_name, map_args
 from torchport.errors import NeuronError
 from torchport.targets.marble import sparse, works
 from torchport.targets.marble.core.version import Version
-from torchport.targets.marble.groups import Assembly, Border, Form, Group, Kind, Memory, Port
+from torchport.targets.marble.groups import Array, Assembly, Border, Form, Group, Kind, Memory, Port
 from torchport.targets.marble.recipes import RECIPES
 
 
@@ -77,7 +79,38 @@ def _assembly(version: Version, step: Assembly, forms: Mapping[str, list[Form]])
         given = [_form(port, inside if port.group in inside else forms) for port in group.inputs]
         _group(version, group, given)
         inside[group.name] = list(group.results)
-    return [_form(port, inside if port.group in inside else forms) for port in step.outputs]
+    found = [_form(port, inside if port.group in inside else forms) for port in step.outputs]
+    _claim(
+        step.operation is None or _at_once(version, step, forms) == found, f"{step.operation} does other work"
+    )
+    return found
+
+
+def _at_once(version: Version, step: Assembly, forms: Mapping[str, list[Form]]) -> list[Form]:
+    """What the operation of an assembly gives, found without numbers."""
+    sizes = {free.name: free.example for free in version.graph.free}
+
+    def known(leaf: Any) -> Any:
+        if isinstance(leaf, Port):
+            return _empty(_form(leaf, forms))
+        if isinstance(leaf, Array):
+            _claim(leaf.name in version.arrays, f"{step.name} has no array {leaf.name}")
+            return torch.empty_like(version.arrays[leaf.name], device="meta")
+        return works.settled(leaf, sizes)
+
+    assert step.operation is not None
+    args, kwargs = (map_args(given, known) for given in (step.args, step.kwargs))
+    with torch.device("meta"):
+        found = operations.overload(step.operation)(*args, **kwargs)
+    return [_form_of(one) for one in (found if isinstance(found, list | tuple) else [found])]
+
+
+def _empty(form: Form) -> Tensor:
+    return torch.empty(form.shape, dtype=getattr(torch, form.dtype), device="meta")
+
+
+def _form_of(value: Tensor) -> Form:
+    return Form(tuple(value.shape), dtype_name(value.dtype))
 
 
 def _group(version: Version, group: Group, given: list[Form]) -> None:
@@ -99,10 +132,10 @@ def _group(version: Version, group: Group, given: list[Form]) -> None:
     empty = {name: torch.empty_like(version.arrays[name], device="meta") for name in group.weights.values()}
     bare = {p: n for p, n in group.weights.items() if p not in sparse.PURPOSES}
     plain = Group(**{**vars(group), "inputs": group.own_inputs, "added": (), "weights": bare})
-    values = [torch.empty(form.shape, dtype=getattr(torch, form.dtype), device="meta") for form in given]
+    values = [_empty(form) for form in given]
     with torch.device("meta"):
         found = works.compute(plain, values[: len(group.own_inputs)], empty, sizes)
-    made = [Form(tuple(one.shape), dtype_name(one.dtype)) for one in found]
+    made = [_form_of(one) for one in found]
     _claim(made == list(group.results), f"the group {group.name} does not give what it says")
 
 
