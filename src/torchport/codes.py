@@ -220,6 +220,11 @@ CODES: dict[str, Explanation] = {
         "torchport wrote code that does not parse, which is a fault in torchport.",
         "Report it with the manifest, which has no weights in it.",
     ),
+    "TP0420": Explanation(
+        "the synapses of an operation are not known",
+        "A neuron graph has an operation whose groups compute, but nothing says from where each neuron receives.",
+        "Add a row for the operation to PATTERNS in torchport/targets/marble/fans/neurons.py.",
+    ),
     # Build
     "TP0501": Explanation(
         "cargo is not installed",
@@ -285,5 +290,15 @@ CODES: dict[str, Explanation] = {
         "A port that was made with --checks none is proven by a twin that has checks and is otherwise the same. Once "
         "the source is edited, the twin is another program.",
         "Port the model with --checks layers and make the edit there; or undo it.",
+    ),
+    "TP0820": Explanation(
+        "there is no such neuron",
+        "The neurons of a graph have the ids from 0 on, and the id that was asked for is none of them.",
+        "Ask the graph for its neurons; each group knows the ids that it has.",
+    ),
+    "TP0821": Explanation(
+        "an input does not have the sizes that neurons have ids for",
+        "A neuron is an element of a value, so ids belong to the sizes of the example inputs.",
+        "Give inputs of the example's sizes, or convert the model for the sizes that you need.",
     ),
 }

@@ -6,7 +6,9 @@ message by message in `messages`, and the two must agree.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -29,7 +31,7 @@ def compute(
     own = {purpose: arrays[name] for purpose, name in group.weights.items()}
     options = {name: settled(value, sizes) for name, value in group.options.items()}
     work = WORKS[group.kind].get(group.work)
-    result = work(inputs, own, options) if work else _operation(group.work, inputs, options)
+    result = work(inputs, own, options) if work else operation(group.work, inputs, options)
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
@@ -46,7 +48,7 @@ def settled(value: Any, sizes: Sizes) -> Any:
     return g.map_args(value, one)
 
 
-def _operation(name: str, inputs: Sequence[Tensor], options: Mapping[str, Any]) -> Any:
+def operation(name: str, inputs: Sequence[Tensor], options: Mapping[str, Any]) -> Any:
     """An operation of torch. The option `order` says which of its arguments arrive, lists of them included."""
     given = dict(options)
     waiting = iter(inputs)
@@ -83,6 +85,43 @@ def _convolution(
     return torch.convolution(inputs[0], arrays["weight"], arrays.get("bias"), **options)
 
 
+def _sparse(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+    """Each neuron adds the values along its own synapses, whose sources are places in the inputs laid end to end."""
+    values = end_to_end(inputs)
+    total = csr_product(arrays["row"], arrays["source"], arrays["weight"], values)
+    shaped = total.reshape(options.get("shape", [-1]))
+    return shaped + arrays["bias"].reshape(shaped.shape) if "bias" in arrays else shaped
+
+
+def end_to_end(inputs: Sequence[Tensor]) -> Tensor:
+    return inputs[0].reshape(-1) if len(inputs) == 1 else torch.cat([value.reshape(-1) for value in inputs])
+
+
+def csr_product(row: Tensor, source: Tensor, weight: Tensor, values: Tensor) -> Tensor:
+    """The sums of weighted values, row by row. Indices of 32 bits are two to three times as fast as those of 64."""
+    dtype = torch.promote_types(weight.dtype, values.dtype)
+    dtype = torch.int64 if dtype is torch.bool else dtype
+    if values.is_meta:
+        return values.new_empty(len(row) - 1, dtype=dtype)
+    if not dtype.is_floating_point:
+        messages = weight.to(dtype) * values.to(dtype).index_select(0, source)
+        rows = torch.arange(len(row) - 1, device=row.device).repeat_interleave(row.diff())
+        return messages.new_zeros(len(row) - 1).index_add(0, rows, messages)
+    wide = dtype if dtype is torch.float64 else torch.float32
+    size = (len(row) - 1, len(values))
+    _hear_the_warning_of_sparse_tensors()
+    matrix = torch.sparse_csr_tensor(row, source, weight.to(wide), size, check_invariants=False)
+    product: Tensor = matrix @ values.to(wide)
+    return product.to(dtype)
+
+
+@cache
+def _hear_the_warning_of_sparse_tensors() -> None:
+    """torch warns once in a process that they are in beta."""
+    with warnings.catch_warnings(action="ignore"):
+        torch.sparse_csr_tensor([0], [], [], (0, 0))
+
+
 def _product(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
     total = inputs[0]
     for value in inputs[1:]:
@@ -96,7 +135,7 @@ def _along(reduce: Callable[..., Tensor]) -> Work:
     def work(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
         dims = options["dims"] if options["dims"] is not None else list(range(inputs[0].ndim))
         value = inputs[0] if options.get("dtype") is None else inputs[0].to(options["dtype"])
-        return reduce(value, dims, options["keepdim"]) if dims else value.clone()
+        return reduce(value, dims, options["keepdim"]) if dims else reduce(value[..., None], [-1], False)
 
     return work
 
@@ -120,7 +159,7 @@ def _array(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapp
 WORKS: dict[Kind, dict[str, Work]] = {
     Kind.INPUT: {},
     Kind.CONSTANT: {"array": _array},
-    Kind.WEIGHTED_SUM: {"aligned": _aligned, "dense": _dense, "convolution": _convolution},
+    Kind.WEIGHTED_SUM: {"aligned": _aligned, "dense": _dense, "convolution": _convolution, "sparse": _sparse},
     Kind.FUNCTION: {},
     Kind.PRODUCT: {"product": _product},
     Kind.REDUCTION: {
