@@ -226,6 +226,11 @@ CODES: dict[str, Explanation] = {
         "example inputs, from which alone shapes are known.",
         "Give example inputs, or rewrite the line of the model that the message names.",
     ),
+    "TP0420": Explanation(
+        "the synapses of an operation are not known",
+        "A neuron graph has an operation whose groups compute, but nothing says from where each neuron receives.",
+        "Add a row for the operation to PATTERNS in torchport/targets/marble/fans/neurons.py.",
+    ),
     # Build
     "TP0501": Explanation(
         "cargo is not installed",

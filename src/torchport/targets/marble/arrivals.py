@@ -1,66 +1,149 @@
-"""interim"""
+"""Whose values arrive at a group: the ids of neurons, carried through borders, assemblies and wiring.
+
+Wiring is done on ids instead of values. An id counts from 1 on the way, so that 0, which padding and the upper half of
+a matrix leave behind, means that nobody is there.
+"""
 
 from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from torchport.errors import NeuronError
 from torchport.targets.marble import works
-from torchport.targets.marble.groups import Border, Kind, Memory, NeuronGraph, Port
+from torchport.targets.marble.fans import Request, request
+from torchport.targets.marble.groups import Assembly, Border, Form, Group, Kind, NeuronGraph, Port
+from torchport.targets.marble.sparse import own_part
+
+NOBODY = -1
+_LEAVES_GAPS = frozenset(
+    f"aten.{name}"
+    for name in ("constant_pad_nd.default", "pad.default", "tril.default", "triu.default", "im2col.default")
+)
+"""Wiring whose result may have places that no neuron's value comes to."""
+_REMEMBERED = 64
+"""Results of wiring that are kept."""
+
+
+class Place(NamedTuple):
+    """Where a neuron is: its group, one of the group's results, and the place in it."""
+
+    group: Group
+    result: int
+    place: int
 
 
 class Arrivals:
+    """The ids of the neurons whose values arrive at the groups of a graph, for the example's sizes."""
+
     def __init__(self, graph: NeuronGraph) -> None:
         self.graph = graph
-        self.ids: dict[str, list[Tensor]] = {}
-        self.arriving: dict[str, list[Tensor]] = {}
-        sizes = {f.name: f.example for f in graph.free}
-        for group in graph.inputs:
-            self._give(group)
+        self.groups = {group.name: group for group in graph.groups()}
+        self.sizes = {size.name: size.example for size in graph.free}
+        self._same: dict[Port, Port] = {}
         for step in graph.steps:
             if isinstance(step, Border):
-                self.ids[step.name] = [self._of(step.value)]
-            elif isinstance(step, Memory):
-                self._give(step.group)
+                self._same[Port(step.name)] = step.value
+            elif isinstance(step, Assembly):
+                self._same |= {Port(step.name, index): port for index, port in enumerate(step.outputs)}
+        self._through_wiring = lru_cache(_REMEMBERED)(self._wired)
+
+    def at(self, group_name: str) -> list[Tensor]:
+        """The ids that arrive at each input of a group, in the shape of what arrives; `NOBODY` for none."""
+        return [self._ids(port) - 1 for port in self.groups[group_name].inputs]
+
+    def ids(self, port: Port) -> Tensor:
+        """The ids of the neurons whose values are at a port; `NOBODY` for none."""
+        return self._ids(port) - 1
+
+    def forms(self, group_name: str) -> list[Form]:
+        """The forms of what arrives at a group."""
+        return [self._form(port) for port in self.groups[group_name].inputs]
+
+    def request(self, group_name: str, arrays: Mapping[str, Tensor]) -> Request:
+        """What the synapses of a group's own work are asked for by."""
+        group = own_part(self.groups[group_name])
+        return request(group, self.forms(group_name)[: len(group.inputs)], group.results, arrays, self.sizes)
+
+    def may_lack(self, group_name: str) -> bool:
+        """Whether some of what arrives may come from nobody."""
+        return any(self._has_gaps(port) for port in self.groups[group_name].inputs)
+
+    def readers(self, group_name: str) -> list[str]:
+        """The groups that values of a group arrive at."""
+        return self._readers.get(group_name, [])
+
+    def find(self, neuron: int) -> Place:
+        """Where the neuron with an id is."""
+        starts, groups = self._by_id
+        index = bisect_right(starts, neuron) - 1
+        if index < 0 or neuron not in groups[index].ids:
+            raise NeuronError("TP0901", f"there is no neuron {neuron}: the graph has {self.graph.neurons}")
+        group, place = groups[index], neuron - groups[index].first
+        for result, form in enumerate(group.results):
+            if place < form.size:
+                return Place(group, result, place)
+            place -= form.size
+        raise AssertionError(f"{group.name} has fewer neurons than ids")
+
+    @cached_property
+    def _by_id(self) -> tuple[list[int], list[Group]]:
+        groups = sorted((group for group in self.groups.values() if group.neurons), key=lambda one: one.first)
+        return [group.first for group in groups], groups
+
+    @cached_property
+    def _readers(self) -> dict[str, list[str]]:
+        sources: dict[str, frozenset[str]] = {}
+        readers: dict[str, list[str]] = {}
+        for group in self.groups.values():
+            origins = [self._origin(port).name for port in group.inputs]
+            found = (sources[name] if name in sources else frozenset({name}) for name in origins)
+            arriving = frozenset().union(*found)
+            if group.kind is Kind.WIRING:
+                sources[group.name] = arriving
             else:
-                for group in step.groups:
-                    given = [self._of(p) for p in group.inputs]
-                    self.arriving[group.name] = given
-                    if group.kind is Kind.WIRING:
-                        import dataclasses
+                for name in sorted(arriving):
+                    readers.setdefault(name, []).append(group.name)
+        return readers
 
-                        opts = {k: (0 if k == "value" else v) for k, v in group.options.items()}
-                        self.ids[group.name] = works.compute(
-                            dataclasses.replace(group, options=opts), given, {}, sizes
-                        )
-                    else:
-                        self._give(group)
-                self.ids[step.name] = [self._of(p) for p in step.outputs]
+    def _port(self, port: Port) -> Port:
+        """The group's own result that is the same as that of a border or an assembly."""
+        while port in self._same:
+            port = self._same[port]
+        return port
 
-    def _give(self, group) -> None:
-        start = group.first
-        found = []
-        for form in group.results:
-            found.append((torch.arange(start, start + form.size) + 1).reshape(form.shape))
-            start += form.size
-        self.ids[group.name] = found
+    def _origin(self, port: Port) -> Group:
+        return self.groups[self._port(port).group]
 
-    def _of(self, port: Port) -> Tensor:
-        return self.ids[port.group][port.index]
+    def _form(self, port: Port) -> Form:
+        own = self._port(port)
+        return self.groups[own.group].results[own.index]
 
-    def of(self, port: Port) -> Tensor:
-        return self._of(port) - 1
+    def _has_gaps(self, port: Port) -> bool:
+        group = self._origin(port)
+        if group.kind is not Kind.WIRING:
+            return False
+        return group.work in _LEAVES_GAPS or any(self._has_gaps(given) for given in group.inputs)
 
-    def at(self, name: str) -> list[Tensor]:
-        return [one - 1 for one in self.arriving.get(name, [])]
+    def _ids(self, port: Port) -> Tensor:
+        """Ids that count from 1."""
+        own = self._port(port)
+        group = self.groups[own.group]
+        if group.kind is Kind.WIRING:
+            return self._through_wiring(group.name)[own.index]
+        form = group.results[own.index]
+        start = group.first + sum(before.size for before in group.results[: own.index]) + 1
+        return torch.arange(start, start + form.size).reshape(form.shape)
 
-
-_CACHE: dict[int, Arrivals] = {}
-
-
-def arrivals_of(graph: NeuronGraph) -> Arrivals:
-    key = id(graph)
-    if key not in _CACHE or _CACHE[key].graph is not graph:
-        _CACHE.clear()
-        _CACHE[key] = Arrivals(graph)
-    return _CACHE[key]
+    def _wired(self, group_name: str) -> list[Tensor]:
+        """Wiring done on ids, as float64, which every operation takes and which is exact for them."""
+        group = self.groups[group_name]
+        options = {**group.options, **({"value": 0} if "value" in group.options else {})}
+        plain = Group(**{**vars(group), "options": options})
+        given = [self._ids(port).double() for port in group.inputs]
+        return [result.long() for result in works.compute(plain, given, {}, self.sizes)]

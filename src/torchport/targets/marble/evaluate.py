@@ -16,7 +16,7 @@ from torchport.capture import graph as g
 from torchport.capture import operations
 from torchport.capture.graph import dtype_name
 from torchport.errors import CaptureError
-from torchport.targets.marble import messages, works
+from torchport.targets.marble import works
 from torchport.targets.marble.groups import (
     Array,
     Assembly,
@@ -45,38 +45,13 @@ def by_groups(
     watch_operations: Watch = lambda key, value: value,
     opened: Collection[str] | None = (),
     state: dict[str, Tensor] | None = None,
+    compute: Compute = works.compute,
 ) -> list[Tensor]:
     """The outputs of the graph. Assemblies in `opened` are done group by group; all of them if it is None.
 
     `watch` sees what passes a border, `watch_operations` the result of each assembly that has one. Memories begin with
     what `state` has under their names, and leave there what they are to give in the next run.
     """
-    return _evaluated(graph, arrays, inputs, watch, watch_operations, opened, works.compute, state)
-
-
-def by_messages(
-    graph: NeuronGraph,
-    arrays: Mapping[str, Tensor],
-    inputs: Sequence[Tensor],
-    *,
-    watch: Watch = lambda key, value: value,
-    watch_operations: Watch = lambda key, value: value,
-    state: dict[str, Tensor] | None = None,
-) -> list[Tensor]:
-    """The outputs of the graph, with every group done message by message."""
-    return _evaluated(graph, arrays, inputs, watch, watch_operations, None, messages.compute, state)
-
-
-def _evaluated(
-    graph: NeuronGraph,
-    arrays: Mapping[str, Tensor],
-    inputs: Sequence[Tensor],
-    watch: Watch,
-    watch_operations: Watch,
-    opened: Collection[str] | None,
-    compute: Compute,
-    state: dict[str, Tensor] | None,
-) -> list[Tensor]:
     sizes = _sizes(graph, inputs)
     _must_fit(graph, inputs, sizes)
     is_opened = opened is None or bool(opened)

@@ -34,6 +34,10 @@ class Kind(StrEnum):
         return self is not Kind.WIRING
 
 
+ALONE = "bias"
+"""The work of weighted sums whose synapses were all added one by one: they begin with their bias."""
+
+
 @dataclass(frozen=True)
 class Port:
     """What a group gives: `index` picks one of several results, as of a selection that gives values and places."""

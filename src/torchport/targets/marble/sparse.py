@@ -6,9 +6,8 @@ own work gives.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -36,7 +35,7 @@ class Rows:
 
     @classmethod
     def of(cls, arrays: Mapping[str, Tensor]) -> Self:
-        row = arrays[ROW]
+        row = arrays[ROW].long()
         target = torch.repeat_interleave(torch.arange(len(row) - 1), row.diff())
         number = arrays.get(NUMBER)
         if number is None:
@@ -51,49 +50,41 @@ class Rows:
         target, number = self.target[order], self.number[order]
         row = torch.zeros(neurons + 1, dtype=torch.int64)
         row[1:] = torch.bincount(target, minlength=neurons).cumsum(0)
-        found = {ROW: row, SOURCE: _narrow(self.source[order]), WEIGHT: self.weight[order]}
-        return (
-            found
-            if torch.equal(number, torch.arange(len(target)) - row[target])
-            else found | {NUMBER: number.int()}
-        )
+        width = self._width(len(target))
+        found = {ROW: row.to(width), SOURCE: self.source[order].to(width), WEIGHT: self.weight[order]}
+        is_whole = torch.equal(number, torch.arange(len(target)) - row[target])
+        return found if is_whole else found | {NUMBER: number.int()}
+
+    def _width(self, count: int) -> torch.dtype:
+        """4 bytes for each place, if they suffice."""
+        largest = max(count, int(self.source.max()) if len(self.source) else 0)
+        return torch.int32 if largest < 2**31 else torch.int64
 
 
-def _narrow(places: Tensor) -> Tensor:
-    """The sources in 4 bytes each, if they fit."""
-    return places.int() if not len(places) or int(places.max()) < 2**31 else places
+def has_added(group: Group) -> bool:
+    """Whether the group has synapses that were added one by one."""
+    return ROW in group.weights
 
 
-def with_added(
-    group: Group, result: Tensor, inputs: Sequence[Tensor], arrays: Mapping[str, Tensor]
-) -> Tensor:
-    """What the group's own work gives, and what its added synapses bring."""
-    row, weight = arrays[ROW], arrays[WEIGHT]
-    if result.numel() != len(row) - 1:
+def added_part(group: Group) -> Group:
+    """The added synapses alone, as a group of the work `sparse`."""
+    names = {"row": group.weights[ROW], "source": group.weights[SOURCE], "weight": group.weights[WEIGHT]}
+    shape = {"shape": list(group.results[0].shape)}
+    return replace(group, work="sparse", inputs=group.added_inputs, added=(), options=shape, weights=names)
+
+
+def own_part(group: Group) -> Group:
+    """The group without its added synapses."""
+    weights = {purpose: name for purpose, name in group.weights.items() if purpose not in PURPOSES}
+    return replace(group, inputs=group.own_inputs, added=(), weights=weights)
+
+
+def must_fit(group: Group, own: Sequence[Tensor], added: Sequence[Tensor]) -> None:
+    """Refuses values of other sizes than those that the synapses were added for."""
+    if own[0].numel() != group.results[0].size or tuple(value.numel() for value in added) != group.added:
         raise NeuronError(
             "TP0905",
-            f"synapses of the group {group.name} were changed one by one for {len(row) - 1} neurons; "
-            f"with inputs of these sizes it would have {result.numel()}",
+            f"synapses of the group {group.name} were changed one by one for {group.results[0].size} neurons; "
+            f"with inputs of these sizes it would have {own[0].numel()}",
             fix="Run it with inputs of the shape that it was converted for.",
         )
-    if not len(weight):
-        return result
-    values = torch.cat([value.reshape(-1).to(weight.dtype) for value in inputs])
-    return result + _product(row, arrays[SOURCE], weight, values).reshape(result.shape).to(result.dtype)
-
-
-def _matrix(row: Tensor, source: Tensor, weight: Tensor, columns: int) -> Tensor:
-    size = (len(row) - 1, columns)
-    return torch.sparse_csr_tensor(row.to(source.dtype), source, weight, size, check_invariants=False)
-
-
-with warnings.catch_warnings():
-    # torch says once for each process that these tensors are new; users did not ask for them.
-    warnings.simplefilter("ignore")
-    _matrix(torch.zeros(1, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), torch.zeros(0), 0)
-
-
-def _product(row: Tensor, source: Tensor, weight: Tensor, values: Tensor) -> Tensor:
-    if weight.dtype in (torch.float32, torch.float64):
-        return torch.mv(_matrix(row, source, weight, len(values)), values)
-    return torch.segment_reduce((weight * values[source]).float(), "sum", offsets=row).to(weight.dtype)

@@ -6,7 +6,9 @@ message by message in `messages`, and the two must agree.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -30,10 +32,13 @@ def compute(
     own = {purpose: arrays[name] for purpose, name in group.weights.items()}
     options = {name: settled(value, sizes) for name, value in group.options.items()}
     work, arriving = WORKS[group.kind].get(group.work), inputs[: len(group.own_inputs)]
-    result = work(arriving, own, options) if work else _operation(group.work, arriving, options)
-    if sparse.ROW in own:
-        result = sparse.with_added(group, result, inputs[len(arriving) :], own)
-    return list(result) if isinstance(result, list | tuple) else [result]
+    result = work(arriving, own, options) if work else operation(group.work, arriving, options)
+    results = list(result) if isinstance(result, list | tuple) else [result]
+    if not sparse.has_added(group):
+        return results
+    sparse.must_fit(group, results, inputs[len(arriving) :])
+    (more,) = compute(sparse.added_part(group), inputs[len(arriving) :], arrays, sizes)
+    return [results[0] + more.to(results[0].dtype)]
 
 
 def settled(value: Any, sizes: Sizes) -> Any:
@@ -49,7 +54,7 @@ def settled(value: Any, sizes: Sizes) -> Any:
     return g.map_args(value, one)
 
 
-def _operation(name: str, inputs: Sequence[Tensor], options: Mapping[str, Any]) -> Any:
+def operation(name: str, inputs: Sequence[Tensor], options: Mapping[str, Any]) -> Any:
     """An operation of torch. The option `order` says which of its arguments arrive, lists of them included."""
     given = dict(options)
     waiting = iter(inputs)
@@ -96,6 +101,43 @@ def _bias(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mappi
     )
 
 
+def _sparse(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+    """Each neuron adds the values along its own synapses, whose sources are places in the inputs laid end to end."""
+    values = end_to_end(inputs) if inputs else arrays["weight"]
+    total = csr_product(arrays["row"], arrays["source"], arrays["weight"], values)
+    shaped = total.reshape(options.get("shape", [-1]))
+    return shaped + arrays["bias"].reshape(shaped.shape) if "bias" in arrays else shaped
+
+
+def end_to_end(inputs: Sequence[Tensor]) -> Tensor:
+    return inputs[0].reshape(-1) if len(inputs) == 1 else torch.cat([value.reshape(-1) for value in inputs])
+
+
+def csr_product(row: Tensor, source: Tensor, weight: Tensor, values: Tensor) -> Tensor:
+    """The sums of weighted values, row by row. Indices of 32 bits are two to three times as fast as those of 64."""
+    dtype = torch.promote_types(weight.dtype, values.dtype)
+    dtype = torch.int64 if dtype is torch.bool else dtype
+    if values.is_meta:
+        return values.new_empty(len(row) - 1, dtype=dtype)
+    if not dtype.is_floating_point:
+        messages = weight.to(dtype) * values.to(dtype).index_select(0, source)
+        rows = torch.arange(len(row) - 1, device=row.device).repeat_interleave(row.diff())
+        return messages.new_zeros(len(row) - 1).index_add(0, rows, messages)
+    wide = dtype if dtype is torch.float64 else torch.float32
+    size = (len(row) - 1, len(values))
+    _hear_the_warning_of_sparse_tensors()
+    matrix = torch.sparse_csr_tensor(row, source, weight.to(wide), size, check_invariants=False)
+    product: Tensor = matrix @ values.to(wide)
+    return product.to(dtype)
+
+
+@cache
+def _hear_the_warning_of_sparse_tensors() -> None:
+    """torch warns once in a process that they are in beta."""
+    with warnings.catch_warnings(action="ignore"):
+        torch.sparse_csr_tensor([0], [], [], (0, 0))
+
+
 def _product(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
     total = inputs[0]
     for value in inputs[1:]:
@@ -109,7 +151,7 @@ def _along(reduce: Callable[..., Tensor]) -> Work:
     def work(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
         dims = options["dims"] if options["dims"] is not None else list(range(inputs[0].ndim))
         value = inputs[0] if options.get("dtype") is None else inputs[0].to(options["dtype"])
-        return reduce(value, dims, options["keepdim"]) if dims else value.clone()
+        return reduce(value, dims, options["keepdim"]) if dims else reduce(value[..., None], [-1], False)
 
     return work
 
@@ -134,7 +176,13 @@ WORKS: dict[Kind, dict[str, Work]] = {
     Kind.INPUT: {},
     Kind.MEMORY: {},
     Kind.CONSTANT: {"array": _array},
-    Kind.WEIGHTED_SUM: {"aligned": _aligned, "bias": _bias, "dense": _dense, "convolution": _convolution},
+    Kind.WEIGHTED_SUM: {
+        "aligned": _aligned,
+        "bias": _bias,
+        "dense": _dense,
+        "convolution": _convolution,
+        "sparse": _sparse,
+    },
     Kind.FUNCTION: {
         "activation:relu": lambda i, a, o: i[0].relu(),
         "activation:tanh": lambda i, a, o: i[0].tanh(),

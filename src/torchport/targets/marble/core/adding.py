@@ -13,9 +13,9 @@ from torchport.errors import NeuronError
 from torchport.targets.marble import sparse
 from torchport.targets.marble.composer import Composer, Value
 from torchport.targets.marble.core.order import in_order
-from torchport.targets.marble.core.unrolled import ALONE, alone_options, own_width
+from torchport.targets.marble.core.unrolled import alone_options, own_width
 from torchport.targets.marble.core.version import MADE, Version, readable_port
-from torchport.targets.marble.groups import Assembly, Form, Group, Kind, Memory, Port
+from torchport.targets.marble.groups import ALONE, Assembly, Form, Group, Kind, Memory, Port
 
 
 @dataclass(frozen=True)

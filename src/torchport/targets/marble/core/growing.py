@@ -17,21 +17,20 @@ from torchport.targets.marble.core.adding import (
     handle,
     must_be_new,
 )
-from torchport.targets.marble.core.links import Links, into, is_output, out_of
 from torchport.targets.marble.core.removing import set_weights
-from torchport.targets.marble.core.unrolled import ALONE, own_bias
 from torchport.targets.marble.core.version import Version
-from torchport.targets.marble.groups import Form, Group, Kind
+from torchport.targets.marble.groups import ALONE, Form, Group, Kind
+from torchport.targets.marble.synapses import Synapses
 
 
 def split(version: Version, neuron: int) -> tuple[Version, NeuronGroup]:
     """A second neuron beside one, with the same synapses in; each of the two has half of the weights out."""
     group = _weighted(version, neuron)
     end, leaving = _end(version, neuron)
-    arriving = into(version, neuron)
+    arriving = version.into(neuron)
     name = f"{group.name}.split{neuron}.{version.number}"
     function = None if end == neuron else version.place(end).group
-    bias = own_bias(version, group, version.place(neuron).element)
+    bias = version.bias(neuron)
     version, made = _like(version, name, group, function, 1, None if bias is None else bias.reshape(1))
     halves = leaving.weight / 2
     ids = list(zip(leaving.target.tolist(), leaving.number.tolist(), strict=True))
@@ -52,7 +51,7 @@ def grow(version: Version, group: str, count: int, seed: int) -> tuple[Version, 
     version, made = _like(version, name, wide, function, len(rows) * count, None)
     chance = torch.Generator().manual_seed(seed)
     for index, first in enumerate(rows):
-        arriving, (_, leaving) = into(version, first), _end(version, first)
+        arriving, (_, leaving) = version.into(first), _end(version, first)
         takes = torch.arange(count) + made.takes.start + index * count
         gives = torch.arange(count) + made.gives.start + index * count
         width = 1 / math.sqrt(max(1, len(arriving)))
@@ -92,13 +91,13 @@ def _weighted(version: Version, neuron: int) -> Group:
     return group
 
 
-def _end(version: Version, neuron: int) -> tuple[int, Links]:
+def _end(version: Version, neuron: int) -> tuple[int, Synapses]:
     """The neuron whose value others add up, which is this one or the function after it, and the synapses out of it."""
-    leaving = out_of(version, neuron)
+    leaving = version.out_of(neuron)
     kinds = {version.place(target).group.kind for target in leaving.target.tolist()}
-    if kinds == {Kind.FUNCTION} and len(leaving) == 1 and not is_output(version, neuron):
+    if kinds == {Kind.FUNCTION} and len(leaving) == 1 and not version.is_output(neuron):
         return _end(version, int(leaving.target[0]))
-    if kinds - {Kind.WEIGHTED_SUM} or is_output(version, neuron):
+    if kinds - {Kind.WEIGHTED_SUM} or version.is_output(neuron):
         others = (
             ", ".join(sorted(kind.value for kind in kinds - {Kind.WEIGHTED_SUM})) or "an output of the graph"
         )
@@ -121,5 +120,5 @@ def _like(
     return appended(version, composer, last), handle(composer)
 
 
-def _all(neuron: int, links: Links) -> Tensor:
+def _all(neuron: int, links: Synapses) -> Tensor:
     return torch.full((len(links),), neuron)

@@ -12,11 +12,11 @@ from torch import Tensor
 from torchport.errors import NeuronError
 from torchport.targets.marble import sparse
 from torchport.targets.marble.core.adding import added_rows, must_be_numbers, tensor_of, with_rows
-from torchport.targets.marble.core.links import Links, is_output, out_of
 from torchport.targets.marble.core.unrolled import own_width, unrolled
 from torchport.targets.marble.core.version import Version
 from torchport.targets.marble.evaluate import reads
 from torchport.targets.marble.groups import Assembly, Group, Kind, Memory
+from torchport.targets.marble.synapses import Synapses
 
 SynapseId = tuple[int, int]
 """The target, and which of its synapses it is."""
@@ -100,10 +100,10 @@ def remove_neurons(version: Version, neurons: Sequence[int], cascade: bool) -> t
     while waiting:
         neuron = waiting.pop()
         group = version.place(neuron).group
-        if group.kind is Kind.INPUT or is_output(version, neuron):
+        if group.kind is Kind.INPUT or version.is_output(neuron):
             what = "an input" if group.kind is Kind.INPUT else "an output"
             raise NeuronError("TP0902", f"the neuron {neuron} is {what} of the graph", fix="Remove others.")
-        leaving = out_of(version, neuron)
+        leaving = version.out_of(neuron)
         version, more = _without_leaving(version, neuron, leaving, gone, cascade)
         waiting += more
         gone.update(more)
@@ -112,7 +112,7 @@ def remove_neurons(version: Version, neurons: Sequence[int], cascade: bool) -> t
 
 
 def _without_leaving(
-    version: Version, neuron: int, leaving: Links, gone: set[int], cascade: bool
+    version: Version, neuron: int, leaving: Synapses, gone: set[int], cascade: bool
 ) -> tuple[Version, list[int]]:
     """Without the synapses that leave a neuron, and the functions that must go with it."""
     sums: list[SynapseId] = []

@@ -6,47 +6,29 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from torchport.capture.graph import Dtype
 from torchport.errors import NeuronError
 from torchport.targets.marble import sparse
 from torchport.targets.marble.core.version import MADE, Version
-from torchport.targets.marble.fans import Fan, Request, fan
-from torchport.targets.marble.groups import Form, Group
-from torchport.targets.marble.works import settled
+from torchport.targets.marble.fans import Fan, fan, request
+from torchport.targets.marble.groups import ALONE, Form, Group
+from torchport.targets.marble.sparse import own_part
 
 MOST = 50_000_000
 """Synapses that are written one by one; more are refused."""
-ALONE = "bias"
-"""The work of neurons whose synapses were all added one by one."""
 
 
 def alone_options(form: Form) -> dict[str, Any]:
     return {"shape": list(form.shape), "dtype": Dtype(form.dtype)}
 
 
-def own_bias(version: Version, group: Group, element: int) -> Tensor | None:
-    """The bias of a weighted sum, if it has one."""
-    if group.work != ALONE:
-        bias = own_fan(version, group, range(element, element + 1)).bias
-        return None if bias is None else bias[0]
-    bias = version.arrays_of(group).get("bias")
-    return None if bias is None else bias.reshape(-1)[element]
-
-
 def own_fan(version: Version, group: Group, neurons: range) -> Fan:
     """The synapses of the group's own work into some of its neurons."""
     sizes = {free.name: free.example for free in version.graph.free}
-    return fan(
-        Request(
-            group=replace(group, inputs=group.own_inputs, added=()),
-            inputs=[version.form(port) for port in group.own_inputs],
-            arrays=version.arrays_of(group),
-            options={name: settled(value, sizes) for name, value in group.options.items()},
-            neurons=neurons,
-        )
-    )
+    own = own_part(group)
+    forms = [version.form(port) for port in own.inputs]
+    return fan(request(own, forms, own.results, version.arrays, sizes), neurons)
 
 
 def own_width(version: Version, group: Group) -> int:

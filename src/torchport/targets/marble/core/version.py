@@ -11,7 +11,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from torchport.errors import NeuronError
+from torchport.targets.marble.arrivals import Arrivals
 from torchport.targets.marble.groups import Assembly, Border, Form, Group, Memory, NeuronGraph, Port, Step
+from torchport.targets.marble.synapses import Synapses, bias_of, synapses_from, synapses_of
 
 
 class Place(NamedTuple):
@@ -46,6 +48,29 @@ class Version:
             elif isinstance(step, Memory):
                 found[step.group.name] = step
         return found
+
+    @cached_property
+    def arrivals(self) -> Arrivals:
+        """Whose values arrive where."""
+        return Arrivals(self.graph)
+
+    def into(self, neuron: int) -> Synapses:
+        """The synapses into a neuron. The one from its bias neuron is not among them."""
+        self.place(neuron)
+        return synapses_of(self.graph, self.arrays, neuron, self.arrivals)
+
+    def out_of(self, neuron: int) -> Synapses:
+        """The synapses that leave a neuron."""
+        self.place(neuron)
+        return synapses_from(self.graph, self.arrays, neuron, self.arrivals)
+
+    def bias(self, neuron: int) -> Tensor | None:
+        """The weight of the synapse from a neuron's bias neuron, if it has one."""
+        return bias_of(self.graph, self.arrays, neuron, self.arrivals)
+
+    def is_output(self, neuron: int) -> bool:
+        """Whether the graph gives the value of a neuron."""
+        return any(bool((self.arrivals.ids(port) == neuron).any()) for port in self.graph.outputs)
 
     @cached_property
     def _with_neurons(self) -> list[Group]:

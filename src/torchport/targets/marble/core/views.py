@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchport.errors import NeuronError
-from torchport.targets.marble import sparse
-from torchport.targets.marble.core import links
-from torchport.targets.marble.core.unrolled import ALONE, own_bias, own_fan
+from torchport.targets.marble import sparse, synapses
+from torchport.targets.marble.core.unrolled import own_fan
 from torchport.targets.marble.core.version import Version
-from torchport.targets.marble.counts import synapses_in
-from torchport.targets.marble.groups import Group, Kind
+from torchport.targets.marble.counts import Counts
+from torchport.targets.marble.groups import ALONE, Group, Kind
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class Neurons:
             layer=group.layer,
             group=group.name,
             position=_coordinates(place.element, group.results[place.result].shape),
-            bias=_bias(self.version, group, place.element),
+            bias=_bias(self.version, neuron),
             activation=activation,
             is_activation=activation is not None,
             tier=_tier(self.version, group),
@@ -123,11 +122,11 @@ class Synapses:
 
     def of(self, neuron: int) -> list[Synapse]:
         """Those that arrive at a neuron."""
-        return _each(self.version, links.into(self.version, neuron))
+        return _each(self.version, self.version.into(neuron))
 
     def out_of(self, neuron: int) -> list[Synapse]:
         """Those that leave a neuron."""
-        return _each(self.version, links.out_of(self.version, neuron))
+        return _each(self.version, self.version.out_of(neuron))
 
     def __getitem__(self, synapse: tuple[int, int]) -> Synapse:
         target, number = synapse
@@ -137,7 +136,7 @@ class Synapses:
         raise NeuronError("TP0901", f"the neuron {target} has no synapse {number}")
 
 
-def _each(version: Version, found: links.Links) -> list[Synapse]:
+def _each(version: Version, found: synapses.Synapses) -> list[Synapse]:
     fields = (found.source, found.target, found.number, found.weight)
     return [
         Synapse(source, target, number, float(weight))
@@ -151,8 +150,10 @@ def count_in(version: Version, group: Group) -> int:
     added = len(arrays[sparse.WEIGHT]) if sparse.WEIGHT in arrays else 0
     if group.work == ALONE:
         return added + (group.neurons if "bias" in arrays else 0)
+    if not group.neurons:
+        return added
     gone = sum(own_fan(version, group, range(one, one + 1)).count for one in group.removed)
-    return added + synapses_in(version, group) - gone
+    return added + Counts(version.graph, version.arrays, version.arrivals).of(group.name) - gone
 
 
 def formula(group: Group) -> str:
@@ -181,8 +182,8 @@ def _coordinates(element: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _bias(version: Version, group: Group, element: int) -> float | None:
-    bias = own_bias(version, group, element) if group.kind is Kind.WEIGHTED_SUM else None
+def _bias(version: Version, neuron: int) -> float | None:
+    bias = version.bias(neuron)
     return None if bias is None else float(bias)
 
 

@@ -143,7 +143,7 @@ def _rows(group: Group, arrays: Mapping[str, Tensor]) -> None:
     row, source, weight = arrays[sparse.ROW], arrays[sparse.SOURCE], arrays[sparse.WEIGHT]
     _claim(row.ndim == source.ndim == weight.ndim == 1, f"the synapses of {group.name} are no rows")
     _claim(
-        row.dtype == torch.int64 and source.dtype in (torch.int32, torch.int64),
+        row.dtype == source.dtype and row.dtype in (torch.int32, torch.int64),
         f"{group.name} has wrong rows",
     )
     _claim(

@@ -1,0 +1,165 @@
+"""Messages that arrive side by side: one from each input, or all along some axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchport.targets.marble import works
+from torchport.targets.marble.fans import reaches
+from torchport.targets.marble.fans.patterns import pooling_steps, spatial
+from torchport.targets.marble.fans.windows import window_size
+from torchport.targets.marble.messages.delivery import Delivery, wide
+
+Joined = Callable[[Tensor, Mapping[str, Any]], Tensor]
+"""Takes the messages of each neuron as a row, and options, and gives what the neurons make of them."""
+
+
+def broadcast(values: Sequence[Tensor]) -> torch.Size:
+    """The shape that values have together."""
+    shape: torch.Size = torch.broadcast_shapes(*(value.shape for value in values))  # type: ignore[no-untyped-call]
+    return shape
+
+
+def columns(given: Delivery) -> list[Tensor]:
+    """The message from each input to every neuron. One that is the same for all keeps its rank of 0.
+
+    torch's rules for dtypes tell such a value from others.
+    """
+    shape = broadcast(given.inputs)
+    return [value.expand(shape) if value.ndim else value for value in given.inputs]
+
+
+def tell_columns(given: Delivery, messages: list[Tensor]) -> None:
+    if given.observe is not None:
+        shape = broadcast(messages)
+        given.tell_rows(torch.cat([message.expand(shape).reshape(-1, 1) for message in messages], 1))
+
+
+def product(given: Delivery) -> list[Tensor]:
+    return [_combined(given, torch.mul)]
+
+
+def larger(given: Delivery) -> list[Tensor]:
+    return [_combined(given, torch.maximum)]
+
+
+def smaller(given: Delivery) -> list[Tensor]:
+    return [_combined(given, torch.minimum)]
+
+
+def _combined(given: Delivery, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    messages = columns(given)
+    tell_columns(given, messages)
+    return reduce(combine, messages)
+
+
+def function(given: Delivery) -> list[Tensor]:
+    """A function of the one message."""
+    tell_columns(given, list(given.inputs[:1]))
+    return works.compute(given.group, given.inputs, given.arrays, given.sizes)
+
+
+def compared(given: Delivery) -> list[Tensor]:
+    """A function of one message from each input."""
+    messages = columns(given)
+    tell_columns(given, messages)
+    return works.compute(given.group, messages, given.arrays, given.sizes)
+
+
+def rows(given: Delivery, value: Tensor) -> Tensor:
+    """The values along the axes that are reduced, as a row for each neuron."""
+    (reach,) = reaches(given.ask, given.ask.results[0])
+    kept = [nth for nth, axis in enumerate(reach.axes) if axis.along is not None or axis.table.shape[1] == 1]
+    gone = [nth for nth in range(value.ndim) if nth not in kept]
+    return value.permute([*kept, *gone]).reshape(given.ask.results[0].size, reach.width)
+
+
+def along_axes(joined: Joined) -> Callable[[Delivery], list[Tensor]]:
+    """A reduction of all values along some axes."""
+
+    def work(given: Delivery) -> list[Tensor]:
+        dtype = given.options.get("dtype")
+        value = given.inputs[0]
+        messages = rows(given, value if dtype is None else value.to(dtype))
+        given.tell_rows(messages)
+        return [joined(messages, given.options).reshape(given.ask.results[0].shape)]
+
+    return work
+
+
+def _vector_norm(messages: Tensor, options: Mapping[str, Any]) -> Tensor:
+    norm: Tensor = torch.linalg.vector_norm(messages, options.get("ord", 2), -1)
+    return norm
+
+
+def _norm(messages: Tensor, options: Mapping[str, Any]) -> Tensor:
+    return _vector_norm(messages, {} if options["p"] is None else {"ord": options["p"]})
+
+
+JOINED: dict[str, Joined] = {
+    "sum": lambda messages, options: messages.sum(-1),
+    "mean": lambda messages, options: messages.mean(-1),
+    "max": lambda messages, options: messages.amax(-1),
+    "min": lambda messages, options: messages.amin(-1),
+    "any": lambda messages, options: messages.any(-1),
+    "all": lambda messages, options: messages.all(-1),
+    "aten.prod.default": lambda messages, options: messages.prod(-1),
+    "aten.prod.dim_int": lambda messages, options: messages.prod(-1),
+    "aten.linalg_vector_norm.default": _vector_norm,
+    "aten.norm.ScalarOpt_dim": _norm,
+}
+
+
+def largest_in_window(given: Delivery) -> list[Tensor]:
+    value = given.inputs[0]
+    kind = torch.finfo(value.dtype) if value.is_floating_point() else torch.iinfo(value.dtype)
+    nothing = -torch.inf if value.is_floating_point() else kind.min
+    return [_in_windows(given, value.dtype, nothing, lambda messages: messages.amax(-1))]
+
+
+def average_in_window(given: Delivery) -> list[Tensor]:
+    value = given.inputs[0]
+    total = _in_windows(given, wide(value.dtype), 0, lambda messages: messages.sum(-1))
+    return [(total / _divisor(given)).to(value.dtype)]
+
+
+def _in_windows(
+    given: Delivery, dtype: torch.dtype, nothing: float, joined: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """What is made of the values in each window, with a number for those beyond the margin."""
+    form = given.ask.results[0]
+    values = given.inputs[0].reshape(-1).to(dtype)
+    total = torch.empty(form.size, dtype=dtype)
+    for start, synapses in given.fans():
+        messages = values.index_select(0, synapses.source.flatten()).reshape(synapses.source.shape)
+        shown = messages if synapses.present is None else messages.where(synapses.present, 0)
+        given.tell(start, shown)
+        seen = messages if synapses.present is None else messages.where(synapses.present, nothing)
+        total[start : start + len(seen)] = joined(seen)
+    return total.reshape(form.shape)
+
+
+def _divisor(given: Delivery) -> Tensor:
+    """How many positions each average is taken of."""
+    ask, result = given.ask, given.ask.results[0]
+    if ask.options.get("divisor_override"):
+        return torch.tensor(ask.options["divisor_override"])
+    if "adaptive" in given.group.work:
+        (reach,) = reaches(ask, result)
+        counts = [
+            (axis.table >= 0).sum(1) for axis in reach.axes if axis.table.ndim and axis.along is not None
+        ]
+        counts = counts[-len(spatial(ask, result)[0]) :]
+    else:
+        is_padded = ask.options.get("count_include_pad", True)
+        along = zip(*spatial(ask, result), pooling_steps(ask), strict=True)
+        counts = [window_size(size, spots, *step[:3], is_padded) for size, spots, step in along]
+    total = torch.ones((), dtype=torch.int64)
+    for count in counts:
+        total = total[..., None] * count
+    return total
