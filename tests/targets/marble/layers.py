@@ -1,4 +1,4 @@
-"""Layers with their options, and what is computed from tensors alone: what the neuron graphs are compared with torch on.
+"""Layers with their options, and what is computed from tensors alone, on which neurons are compared with torch.
 
 Each case is a module, or a function, and its inputs. All are in float64, so that a wrong formula cannot hide behind
 rounding.

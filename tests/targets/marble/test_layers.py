@@ -56,11 +56,11 @@ def compare(cases: list[layers.Case], rtol: float, atol: float) -> None:
     for opened in ((), None):
         outputs = iter(by_groups(made.graph, arrays, tensors(given), opened=opened))
         for (case, _), expected in zip(cases, wanted, strict=True):
-            for value in expected:
-                found = next(outputs)
-                torch.testing.assert_close(
-                    *(found, value), rtol=rtol, atol=atol, equal_nan=True, msg=lambda text: f"{case}: {text}"
-                )
+            found = [next(outputs) for _ in expected]
+            try:
+                torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, equal_nan=True)
+            except AssertionError as error:
+                raise AssertionError(f"{case}, opened: {opened is None}: {error}") from None
 
 
 @pytest.mark.parametrize("topic", layers.TOPICS)

@@ -17,6 +17,7 @@ from torchport.targets.marble.groups import (
     Array,
     Assembly,
     Border,
+    Flow,
     Form,
     FreeSize,
     Group,
@@ -74,7 +75,7 @@ def _graph(graph: NeuronGraph) -> dict[str, Any]:
         "name": graph.name,
         "free": [vars(size) for size in graph.free],
         "inputs": [_group(group) for group in graph.inputs],
-        "steps": [_border(step) if isinstance(step, Border) else _assembly(step) for step in graph.steps],
+        "steps": [_step(step) for step in graph.steps],
         "outputs": [_port(port) for port in graph.outputs],
     }
 
@@ -83,8 +84,22 @@ def _port(port: Port) -> Any:
     return [port.group, port.index] if port.index else port.group
 
 
-def _border(step: Border) -> dict[str, Any]:
-    return {"border": step.key, "value": _port(step.value)}
+def _step(step: Step) -> dict[str, Any]:
+    if isinstance(step, Border):
+        return {"border": step.key, "value": _port(step.value)}
+    return _flow(step) if isinstance(step, Flow) else _assembly(step)
+
+
+def _flow(step: Flow) -> dict[str, Any]:
+    return {
+        "flow": step.key,
+        "layer": step.layer,
+        "source": step.source,
+        "operation": step.operation,
+        "args": _arg(step.args),
+        "bodies": {role: _graph(body) for role, body in step.bodies.items()},
+        "joint": _group(step.joint),
+    }
 
 
 def _assembly(step: Assembly) -> dict[str, Any]:
@@ -147,6 +162,8 @@ def _read_port(data: Any) -> Port:
 def _read_step(data: dict[str, Any]) -> Step:
     if "border" in data:
         return Border(f"border:{data['border']}", data["border"], _read_port(data["value"]))
+    if "flow" in data:
+        return _read_flow(data)
     return Assembly(
         name=f"{data['assembly']}!",
         operation=data["operation"],
@@ -154,6 +171,18 @@ def _read_step(data: dict[str, Any]) -> Step:
         kwargs={name: _read_arg(value) for name, value in data["kwargs"].items()},
         groups=tuple(_read_group(group) for group in data["groups"]),
         outputs=tuple(_read_port(port) for port in data["outputs"]),
+        layer=data["layer"],
+        source=data["source"],
+    )
+
+
+def _read_flow(data: dict[str, Any]) -> Flow:
+    return Flow(
+        name=f"{data['flow']}!",
+        operation=data["operation"],
+        args=tuple(_read_arg(data["args"])),
+        bodies={role: _read_graph(body) for role, body in data["bodies"].items()},
+        joint=_read_group(data["joint"]),
         layer=data["layer"],
         source=data["source"],
     )

@@ -223,9 +223,7 @@ def standardised(c: Composer, value: Value, dims: Sequence[int], eps: float) -> 
     return with_statistics(c, value, dims, eps)[0]
 
 
-def with_statistics(
-    c: Composer, value: Value, dims: Sequence[int], eps: float
-) -> tuple[Value, Value, Value]:
+def with_statistics(c: Composer, value: Value, dims: Sequence[int], eps: float) -> tuple[Value, Value, Value]:
     """Values less their mean, over their deviation; the mean, and the inverse of the deviation."""
     mean = c.reduce("mean", value, dims, keepdim=True)
     centred = c.weighted((value, 1), (mean, -1))

@@ -133,7 +133,10 @@ rows(
         *(f"aten.avg_pool{n}d.default" for n in (1, 2, 3)),
     ],
 )
-rows(Kind.PRODUCT, ["aten.prod.default", "aten.prod.dim_int", "aten.cumprod.default", "aten._trilinear.default"])
+rows(
+    Kind.PRODUCT,
+    ["aten.prod.default", "aten.prod.dim_int", "aten.cumprod.default", "aten._trilinear.default"],
+)
 rows(
     Kind.WEIGHTED_SUM,
     [

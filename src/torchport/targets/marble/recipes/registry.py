@@ -62,7 +62,9 @@ def widened(made: Recipe) -> Recipe:
         if first.dtype not in _NARROW:
             return made(c, **arguments)
         results = made(c, **{name: _in_float32(c, value) for name, value in arguments.items()})
-        return g.map_args(results, lambda value: c.cast(value, first.dtype if value.is_float else value.dtype))
+        return g.map_args(
+            results, lambda value: c.cast(value, first.dtype if value.is_float else value.dtype)
+        )
 
     return wider
 
