@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from torchport.errors import TorchportError
 from torchport.porting.commands import port
 from torchport.runs.report import Report
+from torchport.targets.registry import DEFAULT
 
 from .. import zoo
 from .models import lively
@@ -36,31 +37,32 @@ class Run:
         return f"{name}: {self.status}, nearest {self.nearest:.2f}, {self.seconds:.0f} s{why}"
 
 
-def runs(names: list[str], folder: Path) -> Iterator[Run]:
+def runs(names: list[str], folder: Path, target: str = DEFAULT) -> Iterator[Run]:
     """Every model as it is, then those that are proven once more with other numbers."""
     for again, some in ((False, names), (True, [name for name in names if name in zoo.PROVEN])):
         for name in some:
-            yield _run(name, again, folder / name)
+            yield _run(name, again, folder / name, target)
 
 
-def _run(name: str, again: bool, folder: Path) -> Run:
+def _run(name: str, again: bool, folder: Path, target: str) -> Run:
     start = time.perf_counter()
     try:
-        report = _check(name, again, folder)
+        report = _check(name, again, folder, target)
         nearest = max((layer.own.ratio or 0.0 for layer in report.layers if layer.own), default=0.0)
         return Run(name, again, report.status, _why(report), nearest, time.perf_counter() - start)
     except (TorchportError, ImportError) as error:
         return Run(name, again, "error", str(error).splitlines()[0], 0.0, time.perf_counter() - start)
     finally:
-        shutil.rmtree(folder / "capture", ignore_errors=True)
+        # A cargo project stays, so that it need not be built from the start the next time.
+        shutil.rmtree(folder / "capture" if target == DEFAULT else folder, ignore_errors=True)
 
 
-def _check(name: str, again: bool, folder: Path) -> Report:
+def _check(name: str, again: bool, folder: Path, target: str) -> Report:
     model, args, *rest = (lively(zoo.ZOO[name]) if again else zoo.ZOO[name])()
     if again:
         torch.manual_seed(2)
         args, rest = pytree.tree_map_only(torch.Tensor, other_values, (args, rest))
-    return port(model, args, *rest, out=folder, name=name).check()
+    return port(model, args, *rest, target=target, out=folder, name=name).check()
 
 
 def other_values(tensor: torch.Tensor) -> torch.Tensor:

@@ -21,7 +21,7 @@ from torchport.errors import TorchportError
 from torchport.porting.conversion import converted
 from torchport.porting.port import Port
 from torchport.targets.base import Artifact, Options, Target
-from torchport.targets.registry import find_target, options_for
+from torchport.targets.registry import DEFAULT, find_target, options_for
 from torchport.trace.writing import read_tensors, write_tensors
 
 from . import in_operations, in_places
@@ -78,13 +78,15 @@ class Subject:
 
     name: str
     folder: Path
+    to: str = DEFAULT
+    """The name of the target."""
     capture: Capture = field(init=False)
     target: Target = field(init=False)
     quiet_places: int = 0
     """How many places were passed over because the fault had no effect there that is larger than noise."""
 
     def __post_init__(self) -> None:
-        self.target = find_target("candle")
+        self.target = find_target(self.to)
         model, args, *kwargs = MODELS[self.name]()
         given = kwargs[0] if kwargs else None
         self.capture = record(
@@ -180,6 +182,8 @@ class Subject:
 
     def _in_source(self, kind: str) -> Iterator[Callable[[], Planted]]:
         """Edits of source come with the same fault in the graph, which says where it is and what it does."""
+        if self.to != DEFAULT:
+            return
         for edit in SOURCE.get(kind, ()):
             if edit.model == self.name:
                 yield partial(self._edited, kind, edit)

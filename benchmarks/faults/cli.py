@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from torchport.files import cache_directory, write_atomically
+from torchport.targets.registry import DEFAULT
 
 from .. import zoo
 from .alarms import runs
@@ -33,17 +34,18 @@ def main(
     list_: Annotated[bool, typer.Option("--list", help="Say what would be planted, and stop.")] = False,
     suggestions: Annotated[bool, typer.Option(help="Judge the suggestions as well.")] = True,
     zoo_: Annotated[bool, typer.Option("--zoo", help="Count false alarms on the models of the zoo.")] = False,
+    to: Annotated[str, typer.Option(metavar="TARGET", help="The target whose ports are tried.")] = DEFAULT,
 ) -> None:
     """Plants faults and counts what is found. Exits 1 when too few are detected, or blamed on the right layer."""
     if zoo_:
-        raise typer.Exit(_false_alarms(_chosen(model, zoo.ZOO, "model")))
+        raise typer.Exit(_false_alarms(_chosen(model, zoo.ZOO, "model"), to))
     kinds, models = _chosen(kind, KINDS, "kind"), _chosen(model, MODELS, "model")
     outcomes: list[Outcome] = []
     alarms: list[str] = []
     quiet_places = 0
     for name in models:
         say(f"{name}: capturing")
-        subject = Subject(name, cache_directory() / "faults" / name)
+        subject = Subject(name, _folder(to) / name, to)
         if not list_ and (alarm := subject.false_alarm()) is not None:
             alarms.append(f"{name} fails without a fault, so none is planted in it: {alarm}")
             say(f"  {alarms[-1]}")
@@ -83,9 +85,14 @@ def check(subject: Subject, planted: Planted, *, explain: bool = False) -> Outco
     return Outcome.of(planted, report, time.perf_counter() - start)
 
 
-def _false_alarms(names: list[str]) -> int:
+def _folder(target: str) -> Path:
+    """Where the ports to a target are written."""
+    return cache_directory() / ("faults" if target == DEFAULT else f"faults-{target}")
+
+
+def _false_alarms(names: list[str], target: str) -> int:
     done = []
-    for run in runs(names, cache_directory() / "faults" / "zoo"):
+    for run in runs(names, _folder(target) / "zoo", target):
         say(str(run))
         done.append(run)
     alarms = [run for run in done if run.status == "fail"]

@@ -68,7 +68,8 @@ def test_a_target_of_another_package_ports_is_listed_and_opens_again(site: Path)
     assert torchport(site, "check", "run").returncode == 0
     looked = torchport(site, "doctor")
     assert (
-        "boxed, broken, candle, elsewhere, empty, marble, raises, torch" in looked.stdout and looked.returncode == 1
+        "boxed, broken, candle, elsewhere, empty, marble, raises, torch" in looked.stdout
+        and looked.returncode == 1
     )
     assert "Plug it in." in looked.stdout and "no_such_module" in looked.stdout
     assert "NameError" in looked.stdout and "it has no name" in looked.stdout
@@ -80,7 +81,8 @@ def test_what_cannot_be_loaded_and_what_is_not_there_are_refused(site: Path) -> 
     assert broken.returncode == 2 and "TP0402" in broken.stderr and "no_such_module" in broken.stderr
     absent = torchport(site, "port", "net.py:net", "--to", "brick")
     assert (
-        absent.returncode == 2 and "boxed, broken, candle, elsewhere, empty, marble, raises, torch" in absent.stderr
+        absent.returncode == 2
+        and "boxed, broken, candle, elsewhere, empty, marble, raises, torch" in absent.stderr
     )
 
 

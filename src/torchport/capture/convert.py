@@ -6,7 +6,7 @@ In: the model and the program that torch.export made of it. Out: the graph, and 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -37,6 +37,7 @@ class Converter:
             for name, _ in named(remove_duplicate=False)
         }
         self.tensors = {**program.state_dict, **program.constants}
+        self.written_parameters = _release_written_parameters(program)
         self.tree = _unflattened(program)
         self.modules: dict[str, g.Module] = {}
         self.weights: dict[str, torch.Tensor] = {}
@@ -60,7 +61,8 @@ class Converter:
             config=_model_config(self.model),
         )
         graph = simplify(graph)
-        writes = tuple(sorted(set(self.program.graph_signature.buffers_to_mutate.values())))
+        buffers = self.program.graph_signature.buffers_to_mutate.values()
+        writes = tuple(sorted({*buffers, *self.written_parameters}))
         kept = MemoryWeights({name: self.weights[name] for name in graph.weights})
         return Exported(graph, kept, writes, left_out)
 
@@ -109,6 +111,24 @@ class Converter:
 
     def keep_weight(self, name: str, path: str) -> None:
         self.weights.setdefault(name, self.tensors[path].detach())
+
+
+def _release_written_parameters(program: torch.export.ExportedProgram) -> list[str]:
+    """The parameters that the model writes to, as an embedding with `max_norm` does, which are no longer outputs.
+
+    `unflatten` knows what becomes of buffers that are written, and takes parameters for results of the model.
+    """
+    specs = program.graph_signature.output_specs
+    is_kept = [spec.kind.name != "PARAMETER_MUTATION" for spec in specs]
+    if all(is_kept):
+        return []
+    written = [str(spec.target) for spec, kept in zip(specs, is_kept, strict=True) if not kept]
+    output = program.graph.output_node()
+    values = cast(tuple[Any, ...], output.args[0])
+    output.args = (tuple(value for value, kept in zip(values, is_kept, strict=True) if kept),)
+    specs[:] = [spec for spec, kept in zip(specs, is_kept, strict=True) if kept]
+    program.graph_module.recompile()
+    return written
 
 
 def _unflattened(program: torch.export.ExportedProgram) -> torch.export.UnflattenedModule:

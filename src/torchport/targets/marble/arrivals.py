@@ -7,7 +7,7 @@ a matrix leave behind, means that nobody is there.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from torchport.errors import NeuronError
 from torchport.targets.marble import works
 from torchport.targets.marble.fans import Request, request
-from torchport.targets.marble.groups import Assembly, Border, Form, Group, Kind, NeuronGraph, Port
+from torchport.targets.marble.groups import Assembly, Border, Flow, Form, Group, Kind, NeuronGraph, Port
 from torchport.targets.marble.sparse import own_part
 
 NOBODY = -1
@@ -45,12 +45,7 @@ class Arrivals:
         self.graph = graph
         self.groups = {group.name: group for group in graph.groups()}
         self.sizes = {size.name: size.example for size in graph.free}
-        self._same: dict[Port, Port] = {}
-        for step in graph.steps:
-            if isinstance(step, Border):
-                self._same[Port(step.name)] = step.value
-            elif isinstance(step, Assembly):
-                self._same |= {Port(step.name, index): port for index, port in enumerate(step.outputs)}
+        self._same = dict(_equals(graph))
         self._through_wiring = lru_cache(_REMEMBERED)(self._wired)
 
     def at(self, group_name: str) -> list[Tensor]:
@@ -63,7 +58,7 @@ class Arrivals:
 
     def forms(self, group_name: str) -> list[Form]:
         """The forms of what arrives at a group."""
-        return [self._form(port) for port in self.groups[group_name].inputs]
+        return [self.form(port) for port in self.groups[group_name].inputs]
 
     def request(self, group_name: str, arrays: Mapping[str, Tensor]) -> Request:
         """What the synapses of a group's own work are asked for by."""
@@ -120,7 +115,8 @@ class Arrivals:
     def _origin(self, port: Port) -> Group:
         return self.groups[self._port(port).group]
 
-    def _form(self, port: Port) -> Form:
+    def form(self, port: Port) -> Form:
+        """The form of what is at a port."""
         own = self._port(port)
         return self.groups[own.group].results[own.index]
 
@@ -147,3 +143,19 @@ class Arrivals:
         plain = Group(**{**vars(group), "options": options})
         given = [self._ids(port).double() for port in group.inputs]
         return [result.long() for result in works.compute(plain, given, {}, self.sizes)]
+
+
+def _equals(graph: NeuronGraph) -> Iterator[tuple[Port, Port]]:
+    """The ports of borders and assemblies, each with the one whose values it has."""
+    for step in graph.steps:
+        if isinstance(step, Border):
+            yield Port(step.name), step.value
+        elif isinstance(step, Assembly):
+            yield from ((Port(step.name, index), port) for index, port in enumerate(step.outputs))
+        elif isinstance(step, Flow):
+            yield from (
+                (Port(step.name, index), Port(step.joint.name, index))
+                for index in range(len(step.joint.results))
+            )
+            for body in step.bodies.values():
+                yield from _equals(body)

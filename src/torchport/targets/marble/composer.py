@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchport.capture.graph import dtype_name
+from torchport.capture.graph import Dtype, dtype_name
 from torchport.errors import ConvertError
 from torchport.targets.marble import works
 from torchport.targets.marble.groups import Form, Group, Kind, Port
@@ -60,6 +60,10 @@ class Weight:
     @property
     def rank(self) -> int:
         return len(self.form.shape)
+
+    @property
+    def dtype(self) -> str:
+        return self.form.dtype
 
 
 Operand = Value | Weight | Number
@@ -110,6 +114,10 @@ class Composer:
     def product(self, *values: Value) -> Value:
         return self.add(Kind.PRODUCT, "product", list(values))
 
+    def quotient(self, value: Value, divisor: Value) -> Value:
+        """A product with the inverse of a value, rounded once."""
+        return self.add(Kind.PRODUCT, "quotient", [value, divisor])
+
     def reduce(
         self, work: str, value: Value, dims: Sequence[int] | None, keepdim: bool = False, dtype: Any = None
     ) -> Value:
@@ -128,13 +136,29 @@ class Composer:
         given: Sequence[tuple[str, Any]],
         options: Mapping[str, Any] | None = None,
     ) -> list[Value]:
-        """A group whose work is an operation of torch; each argument that arrives is a value or a list of values."""
+        """A group whose work is an operation of torch.
+
+        Each argument that arrives is a value, or a list of values in which some may be None.
+        """
         inputs: list[Value] = []
-        order: list[tuple[str, int | None]] = []
+        order: list[tuple[str, list[bool] | None]] = []
         for argument, values in given:
-            order.append((argument, len(values) if isinstance(values, list) else None))
-            inputs += values if isinstance(values, list) else [values]
+            several = values if isinstance(values, list) else [values]
+            there = [value is not None for value in several]
+            order.append((argument, there if isinstance(values, list) else None))
+            inputs += [value for value in several if value is not None]
         return self._added(kind, name, inputs, {**(options or {}), "order": order}, {})
+
+    def cast(self, value: Value, dtype: str) -> Value:
+        """The value in another dtype."""
+        if value.dtype == dtype:
+            return value
+        return self.function("aten._to_copy.default", value, dtype=Dtype(dtype))
+
+    def chosen(self, where: Value, value: Value, other: Value) -> Value:
+        """One value where a flag is set, the other where it is not."""
+        given = [("condition", where), ("self", value), ("other", other)]
+        return self.operation(Kind.SELECTION, "aten.where.self", given)[0]
 
     def filled(self, value: Value, where: Value, number: Number) -> Value:
         """The value, or a number where a flag is set."""

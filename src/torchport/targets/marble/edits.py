@@ -17,21 +17,18 @@ Change = tuple[Assembly, Assembly]
 
 def changes(generated: NeuronGraph, edited: NeuronGraph) -> list[Change]:
     """The assemblies that are no longer what was generated."""
-    known = {step.name: step for step in generated.steps if isinstance(step, Assembly)}
+    known = {step.name: step for step in generated.assemblies()}
     return [
         (known[step.name], step)
-        for step in edited.steps
-        if isinstance(step, Assembly) and step.name in known and step != known[step.name]
+        for step in edited.assemblies()
+        if step.name in known and step != known[step.name]
     ]
 
 
 def with_changes_opened(generated: NeuronGraph, edited: NeuronGraph) -> NeuronGraph:
     """The edited graph, in which the groups of every changed or new assembly do the work, and not its operation."""
-    known = {step.name: step for step in generated.steps if isinstance(step, Assembly)}
-    steps = [
-        _opened(step, known.get(step.name)) if isinstance(step, Assembly) else step for step in edited.steps
-    ]
-    return replace(edited, steps=tuple(steps))
+    known = {step.name: step for step in generated.assemblies()}
+    return edited.with_assemblies(lambda step: _opened(step, known.get(step.name)))
 
 
 def _opened(step: Assembly, before: Assembly | None) -> Assembly:
@@ -50,18 +47,17 @@ def _opened(step: Assembly, before: Assembly | None) -> Assembly:
 def carried(made: Sequence[Change], graph: NeuronGraph) -> NeuronGraph | None:
     """The graph with the changes made in its assemblies; None if none of them can be made in it."""
     known = {_identity(before): (before, after) for before, after in made}
-    steps = []
-    for step in graph.steps:
-        change = known.get(_identity(step)) if isinstance(step, Assembly) else None
-        steps.append(step if change is None or not isinstance(step, Assembly) else _as(step, *change))
-    result = replace(graph, steps=tuple(steps))
+
+    def changed(step: Assembly) -> Assembly:
+        change = known.get(_identity(step))
+        return step if change is None else _as(step, *change)
+
+    result = graph.with_assemblies(changed)
     return None if result == graph else result
 
 
-def _identity(step: object) -> tuple[object, ...] | None:
+def _identity(step: Assembly) -> tuple[object, ...]:
     """What an assembly has in common with that of the same operation in a slice."""
-    if not isinstance(step, Assembly):
-        return None
     return step.key.rpartition("/")[2], step.operation, step.source, len(step.groups)
 
 

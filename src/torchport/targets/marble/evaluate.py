@@ -14,6 +14,7 @@ from torch import Tensor
 
 from torchport.capture import graph as g
 from torchport.capture import operations
+from torchport.capture.control_flow import CONTROL_FLOW, Bodies, Body
 from torchport.capture.graph import dtype_name
 from torchport.errors import CaptureError
 from torchport.targets.marble import works
@@ -21,6 +22,7 @@ from torchport.targets.marble.groups import (
     Array,
     Assembly,
     Border,
+    Flow,
     Group,
     Memory,
     NeuronGraph,
@@ -36,13 +38,17 @@ Compute = Callable[[Group, Sequence[Tensor], Mapping[str, Tensor], works.Sizes],
 """Does the work of one group."""
 
 
+def _as_it_is(key: str, value: Tensor) -> Tensor:
+    return value
+
+
 def by_groups(
     graph: NeuronGraph,
     arrays: Mapping[str, Tensor],
     inputs: Sequence[Tensor],
     *,
-    watch: Watch = lambda key, value: value,
-    watch_operations: Watch = lambda key, value: value,
+    watch: Watch = _as_it_is,
+    watch_operations: Watch = _as_it_is,
     opened: Collection[str] | None = (),
     state: dict[str, Tensor] | None = None,
     compute: Compute = works.compute,
@@ -112,6 +118,8 @@ class _Run:
         for index, step in enumerate(self.graph.steps):
             if isinstance(step, Border):
                 self.values[step.name] = [self.watch(step.key, self._of(step.value))]
+            elif isinstance(step, Flow):
+                self.values[step.name] = self._flow(step)
             elif isinstance(step, Memory):
                 self.values[step.name] = [(self.state or {}).get(step.name, self._of(step.initial))]
             else:
@@ -131,6 +139,36 @@ class _Run:
         args, kwargs = (self._settled(given) for given in (step.args, step.kwargs))
         result = operations.overload(step.operation)(*args, **kwargs)
         return list(result) if isinstance(result, list | tuple) else [result]
+
+    def _flow(self, step: Flow) -> list[Tensor]:
+        """Control flow runs its bodies on their operands; nothing in them is watched."""
+        kind = CONTROL_FLOW[step.operation]
+        bodies = Bodies(
+            {role: self._body(body) for role, body in step.bodies.items()},
+            bool,
+            lambda first: self._none_of(step.joint, first),
+        )
+        operands = self._settled(step.args)
+        if step.operation == _ASSOCIATIVE_SCAN and (self.opened is None or self.opened):
+            return _one_after_another(bodies["body"], *operands)
+        return kind.run(bodies, *operands)
+
+    def _body(self, body: NeuronGraph) -> Body:
+        def run(operands: Sequence[Tensor]) -> list[Tensor]:
+            watch = (_as_it_is, _as_it_is)
+            return _Run(
+                body, self.arrays, operands, self.sizes, *watch, self.opened, self.compute, None
+            ).outputs()
+
+        return run
+
+    def _none_of(self, joint: Group, first: int) -> list[Tensor]:
+        """The results from a position on if no step ran: they have a length of 0."""
+        shapes = works.settled(joint.options["shapes"], self.sizes)
+        return [
+            torch.empty(shape, dtype=getattr(torch, form.dtype))
+            for shape, form in zip(shapes[first:], joint.results[first:], strict=True)
+        ]
 
     def _watched(self, step: Assembly, results: list[Tensor]) -> list[Tensor]:
         return [self.watch_operations(step.key, results[0])] if len(results) == 1 else results
@@ -158,6 +196,22 @@ class _Run:
         return self.compute(group, given, self.arrays, self.sizes)
 
 
+_ASSOCIATIVE_SCAN = "torchport.associative_scan.default"
+
+
+def _one_after_another(body: Body, xs: Sequence[Tensor], closed_over: Sequence[Tensor]) -> list[Tensor]:
+    """An associative scan slice by slice: the neurons of its body are those of one slice.
+
+    Torch takes many slices at a time, which is faster, and which only whole operations can do.
+    """
+    if not len(xs[0]):
+        return [x.clone() for x in xs]
+    steps = [[x[0] for x in xs]]
+    for index in range(1, len(xs[0])):
+        steps.append(body([*steps[-1], *(x[index] for x in xs), *closed_over]))
+    return [torch.stack(values) for values in zip(*steps, strict=True)]
+
+
 def _last_uses(graph: NeuronGraph) -> dict[int, list[str]]:
     """The values that nobody reads after a step, by the step's index, so that they can be freed."""
     last: dict[str, int] = {}
@@ -179,6 +233,8 @@ def reads(step: Step) -> list[Port]:
         return [step.value]
     if isinstance(step, Memory):
         return [step.initial]
+    if isinstance(step, Flow):
+        return list(step.joint.inputs)
     inside = {group.name for group in step.groups}
     ports = [port for group in step.groups for port in group.inputs if port.group not in inside]
     ports += [port for port in step.outputs if port.group not in inside]

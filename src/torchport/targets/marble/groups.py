@@ -8,8 +8,8 @@ concatenations are wiring: they say whose values arrive where, and have no neuro
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -153,7 +153,31 @@ class Memory:
         return self.group.name
 
 
-Step = Assembly | Border | Memory
+@dataclass(frozen=True)
+class Flow:
+    """Control flow: graphs of their own, of which values decide which is run and how often.
+
+    The branches of a `torch.cond` are joined by a switch. The body of a loop is there once, and is run for each step.
+    """
+
+    name: str
+    operation: str
+    """Such as `torchport.cond.default`."""
+    args: tuple[Any, ...]
+    """The operands, in lists, as the operation takes them."""
+    bodies: dict[str, NeuronGraph]
+    """By their roles, such as `true` and `false`. They take their operands by position, and only those."""
+    joint: Group
+    """The neurons that have the results: selections, for what they pass on is decided by values."""
+    layer: str = ""
+    source: str | None = None
+
+    @property
+    def key(self) -> str:
+        return self.name.removesuffix("!")
+
+
+Step = Assembly | Border | Flow | Memory
 
 
 @dataclass(frozen=True)
@@ -183,9 +207,35 @@ class NeuronGraph:
                 yield from step.groups
             elif isinstance(step, Memory):
                 yield step.group
+            elif isinstance(step, Flow):
+                for body in step.bodies.values():
+                    yield from body.groups()
+                yield step.joint
 
     def memories(self) -> Iterator[Memory]:
         return (step for step in self.steps if isinstance(step, Memory))
+
+    def assemblies(self) -> Iterator[Assembly]:
+        """All of them, those in the bodies of control flow included."""
+        for step in self.steps:
+            if isinstance(step, Assembly):
+                yield step
+            elif isinstance(step, Flow):
+                for body in step.bodies.values():
+                    yield from body.assemblies()
+
+    def with_assemblies(self, change: Callable[[Assembly], Assembly]) -> NeuronGraph:
+        """The graph with every assembly changed, those in the bodies of control flow included."""
+
+        def changed(step: Step) -> Step:
+            if isinstance(step, Assembly):
+                return change(step)
+            if not isinstance(step, Flow):
+                return step
+            bodies = {role: body.with_assemblies(change) for role, body in step.bodies.items()}
+            return replace(step, bodies=bodies)
+
+        return replace(self, steps=tuple(changed(step) for step in self.steps))
 
     @property
     def neurons(self) -> int:

@@ -23,6 +23,7 @@ from torchport.targets.marble.groups import (
     Array,
     Assembly,
     Border,
+    Flow,
     Form,
     Group,
     Memory,
@@ -50,18 +51,34 @@ class _Resizing:
     first: int = 0
 
     def run(self) -> tuple[NeuronGraph, Mapping[str, Tensor]]:
-        inputs = tuple(self._input(group) for group in self.graph.inputs)
-        for step in self.graph.steps:
+        graph = self._graph(self.graph)
+        free = tuple(replace(size, example=self.sizes[size.name]) for size in self.graph.free)
+        return replace(graph, free=free), ChainMap(self.made, dict(self.arrays))
+
+    def _graph(self, graph: NeuronGraph) -> NeuronGraph:
+        """The graph, or a body of control flow in it."""
+        outer, self.steps = self.steps, []
+        inputs = tuple(self._input(group) for group in graph.inputs)
+        for step in graph.steps:
             if isinstance(step, Border):
                 self.forms[Port(step.name)] = self.forms[step.value]
                 self.steps.append(step)
             elif isinstance(step, Memory):
                 self.steps.append(replace(step, group=self._placed(step.group, (self.forms[step.initial],))))
+            elif isinstance(step, Flow):
+                self._flow(step)
             else:
                 self._assembly(step)
-        free = tuple(replace(size, example=self.sizes[size.name]) for size in self.graph.free)
-        graph = replace(self.graph, inputs=inputs, steps=tuple(self.steps), free=free)
-        return graph, ChainMap(self.made, dict(self.arrays))
+        steps, self.steps = self.steps, outer
+        return replace(graph, inputs=inputs, steps=tuple(steps))
+
+    def _flow(self, step: Flow) -> None:
+        bodies = {role: self._graph(body) for role, body in step.bodies.items()}
+        shapes = works.settled(step.joint.options["shapes"], self.sizes)
+        dtypes = [form.dtype for form in step.joint.results]
+        forms = [Form(tuple(shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+        self.steps.append(replace(step, bodies=bodies, joint=self._placed(step.joint, tuple(forms))))
+        self._given(step, forms)
 
     def _input(self, group: Group) -> Group:
         (form,) = group.results
@@ -100,7 +117,7 @@ class _Resizing:
         self.steps.append(replace(step, groups=groups))
         self._given(step, [self.forms[port] for port in step.outputs])
 
-    def _given(self, step: Assembly, forms: list[Form]) -> None:
+    def _given(self, step: Assembly | Flow, forms: list[Form]) -> None:
         self.forms |= {Port(step.name, index): form for index, form in enumerate(forms)}
 
     def _known(self, leaf: Any) -> Any:

@@ -17,6 +17,7 @@ from torchport.targets.marble.groups import (
     Array,
     Assembly,
     Border,
+    Flow,
     Form,
     FreeSize,
     Group,
@@ -90,7 +91,19 @@ def _step(step: Step) -> dict[str, Any]:
         return {"border": step.key, "value": _port(step.value)}
     if isinstance(step, Memory):
         return {"memory": _group(step.group), "initial": _port(step.initial), "source": _port(step.source)}
-    return _assembly(step)
+    return _flow(step) if isinstance(step, Flow) else _assembly(step)
+
+
+def _flow(step: Flow) -> dict[str, Any]:
+    return {
+        "flow": step.key,
+        "layer": step.layer,
+        "source": step.source,
+        "operation": step.operation,
+        "args": _arg(step.args),
+        "bodies": {role: graph_data(body) for role, body in step.bodies.items()},
+        "joint": _group(step.joint),
+    }
 
 
 def _assembly(step: Assembly) -> dict[str, Any]:
@@ -158,6 +171,8 @@ def _read_step(data: dict[str, Any]) -> Step:
         return Border(f"border:{data['border']}", data["border"], _read_port(data["value"]))
     if "memory" in data:
         return Memory(_read_group(data["memory"]), _read_port(data["initial"]), _read_port(data["source"]))
+    if "flow" in data:
+        return _read_flow(data)
     return Assembly(
         name=f"{data['assembly']}!",
         operation=data["operation"],
@@ -165,6 +180,18 @@ def _read_step(data: dict[str, Any]) -> Step:
         kwargs={name: _read_arg(value) for name, value in data["kwargs"].items()},
         groups=tuple(_read_group(group) for group in data["groups"]),
         outputs=tuple(_read_port(port) for port in data["outputs"]),
+        layer=data["layer"],
+        source=data["source"],
+    )
+
+
+def _read_flow(data: dict[str, Any]) -> Flow:
+    return Flow(
+        name=f"{data['flow']}!",
+        operation=data["operation"],
+        args=tuple(_read_arg(data["args"])),
+        bodies={role: graph_from(body) for role, body in data["bodies"].items()},
+        joint=_read_group(data["joint"]),
         layer=data["layer"],
         source=data["source"],
     )

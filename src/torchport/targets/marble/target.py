@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict
 
+from torchport.capture.control_flow import CONTROL_FLOW
 from torchport.capture.graph import Graph
 from torchport.errors import ConvertError, WeightsError
 from torchport.events import Say
@@ -65,7 +66,7 @@ class MarbleTarget:
     requirements = ()
 
     def supports(self, op: str) -> bool:
-        return op in RECIPES
+        return op in RECIPES or op in CONTROL_FLOW
 
     def convert(
         self,

@@ -55,11 +55,13 @@ def settled(value: Any, sizes: Sizes) -> Any:
 
 
 def operation(name: str, inputs: Sequence[Tensor], options: Mapping[str, Any]) -> Any:
-    """An operation of torch. The option `order` says which of its arguments arrive, lists of them included."""
+    """An operation of torch. The option `order` says which of its arguments arrive, and which items of lists do."""
     given = dict(options)
     waiting = iter(inputs)
-    for argument, count in given.pop("order", []):
-        given[argument] = next(waiting) if count is None else [next(waiting) for _ in range(count)]
+    for argument, there in given.pop("order", []):
+        given[argument] = (
+            next(waiting) if there is None else [next(waiting) if is_there else None for is_there in there]
+        )
     known = operations.arguments(name)
     args = [given[one.name] for one in known if not one.is_keyword_only and one.name in given]
     kwargs = {one.name: given[one.name] for one in known if one.is_keyword_only and one.name in given}
@@ -145,6 +147,10 @@ def _product(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Ma
     return total
 
 
+def _quotient(inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]) -> Tensor:
+    return inputs[0] / inputs[1]
+
+
 def _along(reduce: Callable[..., Tensor]) -> Work:
     """A reduction over some axes, or over all of them."""
 
@@ -187,7 +193,7 @@ WORKS: dict[Kind, dict[str, Work]] = {
         "activation:relu": lambda i, a, o: i[0].relu(),
         "activation:tanh": lambda i, a, o: i[0].tanh(),
     },
-    Kind.PRODUCT: {"product": _product},
+    Kind.PRODUCT: {"product": _product, "quotient": _quotient},
     Kind.REDUCTION: {
         "sum": _along(torch.sum),
         "mean": _along(torch.mean),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchport.errors import NeuronError
 from torchport.targets.marble.arrivals import Arrivals
-from torchport.targets.marble.groups import Assembly, Border, Form, Group, Memory, NeuronGraph, Port, Step
+from torchport.targets.marble.groups import Assembly, Flow, Form, Group, Memory, NeuronGraph, Port, Step
 from torchport.targets.marble.synapses import Synapses, bias_of, synapses_from, synapses_of
 
 
@@ -47,6 +47,9 @@ class Version:
                 found |= {group.name: step for group in step.groups}
             elif isinstance(step, Memory):
                 found[step.group.name] = step
+            elif isinstance(step, Flow):
+                inside = [group for body in step.bodies.values() for group in body.groups()]
+                found |= {group.name: step for group in (step.joint, *inside)}
         return found
 
     @cached_property
@@ -108,14 +111,7 @@ class Version:
 
     def form(self, port: Port) -> Form:
         """The form of what can be read at a port."""
-        if port.group in self.groups:
-            return self.groups[port.group].results[port.index]
-        step = self._steps[port.group]
-        return self.form(step.value if isinstance(step, Border) else _output(step, port.index))
-
-    @cached_property
-    def _steps(self) -> dict[str, Step]:
-        return {step.name: step for step in self.graph.steps}
+        return self.arrivals.form(port)
 
     # Other versions
 
@@ -127,7 +123,10 @@ class Version:
         If it does other work, its assembly is no longer one operation of torch.
         """
         step = self.step_of[changed.name]
-        assert isinstance(step, Assembly)
+        if not isinstance(step, Assembly):
+            raise NeuronError(
+                "TP0904", f"the neurons of {changed.name} are part of control flow, which stays as it is"
+            )
         groups = tuple(changed if group.name == changed.name else group for group in step.groups)
         operation = step.operation if is_same_work else None
         return self.with_step(replace(step, groups=groups, operation=operation), arrays)
@@ -147,11 +146,6 @@ class Version:
         return replace(self, arrays=kept)
 
 
-def _output(step: Step, index: int) -> Port:
-    assert isinstance(step, Assembly)
-    return step.outputs[index]
-
-
 MADE = ":"
 """In the names of arrays that the model does not have."""
 
@@ -159,6 +153,12 @@ MADE = ":"
 def readable_port(version: Version, group: Group, result: int) -> tuple[Version, Port]:
     """Where the value of a group can be read by other steps; its assembly is opened if it was hidden inside."""
     step = version.step_of.get(group.name)
+    if isinstance(step, Flow):
+        if group.name != step.joint.name:
+            raise NeuronError(
+                "TP0904", f"the neurons of {group.name} are in a body of control flow, which has no way out"
+            )
+        return version, Port(step.name, result)
     if not isinstance(step, Assembly):
         return version, Port(group.name, result)
     wanted = Port(group.name, result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torchport.capture.control_flow import CONTROL_FLOW
 from torchport.errors import ConvertError
 from torchport.targets.marble.fans import patterns
 from torchport.targets.marble.fans.patterns import Pattern
@@ -26,10 +27,12 @@ ELEMENTWISE = """
     floor_divide.default div.Tensor_mode pow.Tensor_Tensor
 """
 PATTERNS: dict[str, Pattern] = {
+    **dict.fromkeys((kind.name for kind in CONTROL_FLOW.values()), patterns.everything),
     "aligned": patterns.aligned,
     "dense": patterns.dense,
     "convolution": patterns.convolved,
     "product": patterns.aligned,
+    "quotient": patterns.aligned,
     "larger": patterns.aligned,
     "smaller": patterns.aligned,
     **dict.fromkeys(("sum", "mean", "max", "min", "any", "all"), patterns.reduced),

@@ -58,8 +58,8 @@ class Request:
         """The inputs that are given for each argument of the group's operation."""
         found: dict[str, list[int]] = {}
         following = 0
-        for argument, count in self.options.get("order", ()):
-            number = 1 if count is None else count
+        for argument, there in self.options.get("order", ()):
+            number = 1 if there is None else sum(there)
             found[argument] = list(range(following, following + number))
             following += number
         return found

@@ -9,11 +9,24 @@ import torch
 from torch import Tensor
 
 from torchport.capture import operations
+from torchport.capture.control_flow import CONTROL_FLOW
 from torchport.capture.graph import dtype_name, map_args
 from torchport.errors import NeuronError
 from torchport.targets.marble import sparse, works
 from torchport.targets.marble.core.version import Version
-from torchport.targets.marble.groups import Array, Assembly, Border, Form, Group, Kind, Memory, Port
+from torchport.targets.marble.groups import (
+    Array,
+    Assembly,
+    Border,
+    Flow,
+    Form,
+    Group,
+    Kind,
+    Memory,
+    NeuronGraph,
+    Port,
+    ports_of,
+)
 from torchport.targets.marble.recipes import RECIPES
 
 
@@ -22,8 +35,20 @@ def must_be_sound(version: Version, names: Mapping[str, str], state: Mapping[str
     _ids_are_apart(version)
     for name, array in names.items():
         _claim(array in version.arrays, f"the parameter {name} has no array")
-    forms: dict[str, list[Form]] = {group.name: list(group.results) for group in version.graph.inputs}
-    for step in version.graph.steps:
+    forms = _graph(version, version.graph)
+    for memory in version.graph.memories():
+        _claim(
+            _form(memory.source, forms) == memory.group.results[0],
+            f"the memory {memory.name} has another form",
+        )
+    known = {memory.name for memory in version.graph.memories()}
+    _claim(set(state) <= known, "there is state for a memory that is not there")
+
+
+def _graph(version: Version, graph: NeuronGraph) -> dict[str, list[Form]]:
+    """The forms of all that can be read in a graph."""
+    forms: dict[str, list[Form]] = {group.name: list(group.results) for group in graph.inputs}
+    for step in graph.steps:
         _claim(step.name not in forms, f"there are two steps {step.name}")
         if isinstance(step, Border):
             forms[step.name] = [_form(step.value, forms)]
@@ -33,17 +58,24 @@ def must_be_sound(version: Version, names: Mapping[str, str], state: Mapping[str
                 f"the memory {step.name} has another form",
             )
             forms[step.name] = list(step.group.results)
+        elif isinstance(step, Flow):
+            forms[step.name] = _flow(version, step, forms)
         else:
             forms[step.name] = _assembly(version, step, forms)
-    for port in version.graph.outputs:
+    for port in graph.outputs:
         _form(port, forms)
-    for memory in version.graph.memories():
-        _claim(
-            _form(memory.source, forms) == memory.group.results[0],
-            f"the memory {memory.name} has another form",
-        )
-    known = {memory.name for memory in version.graph.memories()}
-    _claim(set(state) <= known, "there is state for a memory that is not there")
+    return forms
+
+
+def _flow(version: Version, step: Flow, forms: Mapping[str, list[Form]]) -> list[Form]:
+    kind = CONTROL_FLOW.get(step.operation)
+    _claim(kind is not None and step.joint.work == kind.name, f"{step.operation} is no control flow")
+    for port in (*ports_of(step.args), *step.joint.inputs):
+        _form(port, forms)
+    for body in step.bodies.values():
+        _claim(not list(body.memories()), f"a body of {step.name} has a memory")
+        _graph(version, body)
+    return list(step.joint.results)
 
 
 def _claim(is_so: bool, otherwise: str) -> None:

@@ -32,6 +32,7 @@ RECEIVED: dict[str, Receive] = {
     "aten.cumsum.default": sums.along_synapses,
     "aten.diff.default": sums.along_synapses,
     "product": together.product,
+    "quotient": together.quotient,
     "larger": together.larger,
     "smaller": together.smaller,
     **{work: together.along_axes(joined) for work, joined in together.JOINED.items()},

@@ -44,6 +44,10 @@ def product(given: Delivery) -> list[Tensor]:
     return [_combined(given, torch.mul)]
 
 
+def quotient(given: Delivery) -> list[Tensor]:
+    return [_combined(given, torch.div)]
+
+
 def larger(given: Delivery) -> list[Tensor]:
     return [_combined(given, torch.maximum)]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from torchport.targets.marble.composer import Composer, Number, Operand, Value, Weight
+from torchport.targets.marble.composer import Composer, Number, Operand, Unsupported, Value, Weight
 from torchport.targets.marble.groups import Kind
 from torchport.targets.marble.recipes.registry import recipe, rows
 
@@ -53,9 +54,13 @@ def mul(c: Composer, self: Operand, other: Operand) -> Value:
 
 @recipe("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
 def div(c: Composer, self: Operand, other: Operand) -> Value:
+    value = as_value(c, self)
     if is_tensor(other):
-        return c.product(as_value(c, self), c.function("aten.reciprocal.default", as_value(c, other)))
-    return c.weighted((as_value(c, self), 1 / plain(other)))
+        return c.quotient(value, as_value(c, other))
+    number = plain(other)
+    if value.is_float and isinstance(number, int | float) and math.frexp(number)[0] in (0.5, -0.5):
+        return c.weighted((value, 1 / number))
+    return c.function("aten.div.Scalar", value, other=number)
 
 
 @recipe("aten.addcmul.default")
@@ -66,6 +71,56 @@ def addcmul(c: Composer, self: Operand, tensor1: Operand, tensor2: Operand, valu
 @recipe("aten.lerp.Scalar")
 def lerp(c: Composer, self: Operand, end: Operand, weight: Number) -> Value:
     return c.weighted((as_value(c, self), 1 - weight), (as_value(c, end), weight))
+
+
+@recipe("aten.hypot.default")
+def hypot(c: Composer, self: Operand, other: Operand) -> Value:
+    """The root of the sum of two squares, of which the larger value is taken out, so that none overflows."""
+    return c.operation(
+        Kind.REDUCTION, "aten.hypot.default", [("self", as_value(c, self)), ("other", as_value(c, other))]
+    )[0]
+
+
+@recipe("aten.clamp.Tensor")
+def clamp(c: Composer, self: Operand, min: Operand | None = None, max: Operand | None = None) -> Value:
+    value = as_value(c, self)
+    value = value if min is None else _pair(c, "larger", value, min)
+    return value if max is None else _pair(c, "smaller", value, max)
+
+
+@recipe("aten.glu.default")
+def glu(c: Composer, self: Operand, dim: int = -1) -> Value:
+    value = as_value(c, self)
+    first, second = c.operation(
+        Kind.WIRING, "aten.chunk.default", [("self", value)], {"chunks": 2, "dim": dim}
+    )
+    return c.product(first, c.function("aten.sigmoid.default", second))
+
+
+@recipe("aten.prelu.default", "aten._prelu_kernel.default")
+def prelu(c: Composer, self: Operand, weight: Operand) -> Value:
+    value, slope = as_value(c, self), as_value(c, weight)
+    if slope.rank == 1 and value.rank > 1:
+        slope = c.reshaped(slope, [1, -1] + [1] * (value.rank - 2))
+    is_above = c.function("aten.gt.Scalar", value, other=0)
+    return c.chosen(is_above, value, c.product(value, slope))
+
+
+@recipe("aten.rrelu_with_noise_functional.default")
+def rrelu(
+    c: Composer,
+    self: Operand,
+    noise: Operand,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
+) -> list[Value]:
+    if training:
+        raise Unsupported("which takes a slope at random")
+    slope = (lower + upper) / 2
+    made = c.function("aten.leaky_relu.default", as_value(c, self), negative_slope=slope)
+    return [made, as_value(c, noise)]
 
 
 @recipe("aten.maximum.default", "aten.max.other", "aten.clamp_min.Tensor")
@@ -91,9 +146,15 @@ rows(
             f"aten.{name}.Tensor"
             for name in ["bitwise_and", "bitwise_or", "bitwise_xor", "__and__", "__or__", "__xor__"]
         ),
+        *(
+            f"aten.{name}.Tensor"
+            for name in ["__lshift__", "__rshift__", "bitwise_left_shift", "bitwise_right_shift", "copysign"]
+        ),
         *("aten.floor_divide.default", "aten.div.Tensor_mode", "aten.pow.Tensor_Tensor"),
+        "aten.remainder.Scalar_Tensor",
     ],
 )
+rows(Kind.REDUCTION, ["aten.fmax.default", "aten.fmin.default"])
 
 
 def is_tensor(operand: Operand) -> bool:

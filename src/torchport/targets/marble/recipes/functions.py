@@ -12,7 +12,9 @@ _OF_ONE = """
 _WITH_A_NUMBER = """
     pow.Tensor_Scalar pow.Scalar eq.Scalar ne.Scalar lt.Scalar le.Scalar gt.Scalar ge.Scalar round.decimals
     remainder.Scalar fmod.Scalar floor_divide.Scalar div.Scalar_mode
-    bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar
+    bitwise_and.Scalar bitwise_or.Scalar bitwise_xor.Scalar __and__.Scalar __or__.Scalar __xor__.Scalar
+    __lshift__.Scalar __rshift__.Scalar bitwise_left_shift.Tensor_Scalar bitwise_right_shift.Tensor_Scalar
+    copysign.Scalar
 """
 _OTHER_DTYPES = "_to_copy.default to.dtype to.dtype_layout to.device to.other type_as.default"
 

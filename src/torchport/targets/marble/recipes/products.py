@@ -11,7 +11,7 @@ import torch
 from torchport.targets.marble.composer import Composer, Number, Operand, Unsupported, Value, Weight
 from torchport.targets.marble.recipes.arithmetic import added, as_value
 from torchport.targets.marble.recipes.norms import softmax
-from torchport.targets.marble.recipes.registry import recipe
+from torchport.targets.marble.recipes.registry import recipe, widened
 
 
 @recipe("aten.linear.default")
@@ -19,17 +19,26 @@ def linear(c: Composer, input: Operand, weight: Operand, bias: Operand | None = 
     value = as_value(c, input)
     if isinstance(weight, Weight) and (bias is None or isinstance(bias, Weight)):
         return c.dense(value, weight, bias)
-    made = multiplied(c, value, _turned(c, as_value(c, weight)))
+    made: Value = _linear_of_values(c, input=value, weight=weight, bias=bias)
+    return made
+
+
+@widened
+def _linear_of_values(c: Composer, input: Value, weight: Operand, bias: Operand | None) -> Value:
+    """A layer whose weights the model computes."""
+    made = multiplied(c, input, _turned(c, as_value(c, weight)))
     return made if bias is None else added(c, made, bias, 1)
 
 
 @recipe("aten.matmul.default", "aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default")
+@widened
 def matmul(c: Composer, self: Operand, **other: Operand) -> Value:
     (second,) = other.values()
     return multiplied(c, as_value(c, self), as_value(c, second))
 
 
-@recipe("aten.addmm.default", "aten.baddbmm.default")
+@recipe("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
+@widened
 def addmm(c: Composer, self: Operand, beta: Number = 1, alpha: Number = 1, **factors: Operand) -> Value:
     first, second = (as_value(c, factor) for factor in factors.values())
     made = multiplied(c, first, second)
@@ -52,6 +61,34 @@ def multiplied(c: Composer, first: Value, second: Value) -> Value:
 
 def _turned(c: Composer, value: Value) -> Value:
     return c.transposed(value, -2, -1)
+
+
+@recipe("aten.convolution.default")
+def convolution(
+    c: Composer,
+    input: Operand,
+    weight: Operand,
+    bias: Operand | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Value:
+    beyond = output_padding if transposed else None
+    return convolved(c, input, weight, bias, stride, padding, dilation, groups, beyond)
+
+
+@recipe("aten._weight_norm_interface.default")
+@widened
+def weight_norm(c: Composer, v: Operand, g: Operand, dim: int = 0) -> list[Value]:
+    """A direction times a length, and the length that the direction had."""
+    direction, length = as_value(c, v), as_value(c, g)
+    others = [axis for axis in range(direction.rank) if axis != dim % direction.rank]
+    squares = c.reduce("sum", c.product(direction, direction), others, keepdim=True)
+    norm = c.function("aten.sqrt.default", squares)
+    return [c.product(direction, c.quotient(length, norm)), norm]
 
 
 @recipe("aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default")
@@ -140,6 +177,7 @@ def _each(sizes: Sequence[int] | int, axes: int) -> list[int]:
 
 
 @recipe("aten.scaled_dot_product_attention.default")
+@widened
 def attention(
     c: Composer,
     query: Operand,
@@ -162,7 +200,16 @@ def attention(
         scores = _causal(c, scores)
     if attn_mask is not None:
         scores = _masked(c, scores, as_value(c, attn_mask))
-    return multiplied(c, softmax(c, scores, -1), v)
+    shares = softmax(c, scores, -1)
+    if attn_mask is not None:
+        shares = _nothing_of_nothing(c, scores, shares)
+    return multiplied(c, shares, v)
+
+
+def _nothing_of_nothing(c: Composer, scores: Value, shares: Value) -> Value:
+    """A row that sees nothing gets zeros, where a softmax would give NaN."""
+    largest = c.reduce("max", scores, [-1], keepdim=True)
+    return c.filled(shares, c.function("aten.eq.Scalar", largest, other=-math.inf), 0)
 
 
 def _repeated(c: Composer, value: Value, times: int) -> Value:

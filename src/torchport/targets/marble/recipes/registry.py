@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from torchport.capture import graph as g
 from torchport.capture import operations
 from torchport.targets.marble.composer import Composer, Value, Weight
 from torchport.targets.marble.groups import Kind
@@ -48,6 +49,33 @@ def holds_values(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return any(holds_values(item) for item in value)
     return isinstance(value, Value | Weight)
+
+
+_NARROW = ("float16", "bfloat16")
+
+
+def widened(made: Recipe) -> Recipe:
+    """A recipe that is composed in float32 if its first operand is in 16 bits, as torch computes such operations."""
+
+    def wider(c: Composer, **arguments: Any) -> Any:
+        first = next(iter(arguments.values()))
+        if first.dtype not in _NARROW:
+            return made(c, **arguments)
+        results = made(c, **{name: _in_float32(c, value) for name, value in arguments.items()})
+        return g.map_args(
+            results, lambda value: c.cast(value, first.dtype if value.is_float else value.dtype)
+        )
+
+    return wider
+
+
+def _in_float32(c: Composer, argument: Any) -> Any:
+    def wide(leaf: Any) -> Any:
+        if not isinstance(leaf, Value | Weight) or leaf.dtype not in _NARROW:
+            return leaf
+        return c.cast(c.constant(leaf) if isinstance(leaf, Weight) else leaf, "float32")
+
+    return g.map_args(argument, wide)
 
 
 def as_values(c: Composer, value: Any) -> Any:

@@ -15,12 +15,15 @@ _WIRED = """
     tril.default triu.default diagonal.default unfold.default pixel_shuffle.default pixel_unshuffle.default
     channel_shuffle.default movedim.int movedim.intlist select_scatter.default slice_scatter.default
     constant_pad_nd.default pad.default upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec
+    reflection_pad1d.default reflection_pad2d.default reflection_pad3d.default replication_pad1d.default
+    replication_pad2d.default replication_pad3d.default as_strided.default
     copy.default im2col.default tile.default view_as.default broadcast_to.default
 """
 _MADE = """
     arange.default arange.start arange.start_step full.default zeros.default ones.default scalar_tensor.default
     full_like.default zeros_like.default ones_like.default new_zeros.default new_ones.default new_full.default
     empty.memory_format empty_like.default new_empty.default eye.default eye.m linspace.default
+    empty_permuted.default empty_strided.default fill.Scalar fill.Tensor
 """
 rows(Kind.WIRING, [f"aten.{name}" for name in _WIRED.split()])
 rows(Kind.CONSTANT, [f"aten.{name}" for name in _MADE.split()])
