@@ -1,0 +1,66 @@
+"""Trees of plain values, such as metadata: dicts with text for keys, lists, text, numbers, bools and None."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from torchport.errors import GraphFileError
+from torchport.targets.marble.exchange.labels import kind_of, require_text
+
+DEEPEST = 32
+LARGEST_INTEGER = 2**63
+MOST_VALUES = 1_000_000
+
+
+def checked_tree(tree: Any, place: str) -> Any:
+    """A copy of the tree, with tuples as lists.
+
+    Something within it that is not a plain value is refused, and so is a tree that is nested too deep or becomes
+    too large because it has the same branch many times.
+    """
+    return _Copy(place).of(tree)
+
+
+class _Copy:
+    def __init__(self, place: str) -> None:
+        self.path = [place]
+        self.values = 0
+
+    def of(self, value: Any) -> Any:
+        self.values += 1
+        if self.values > MOST_VALUES:
+            self.refuse("TP0366", f"there are more than {MOST_VALUES:,} values")
+        if len(self.path) > DEEPEST:
+            self.refuse("TP0366", f"it is nested more than {DEEPEST} deep")
+        if type(value) in (list, tuple):
+            return [self.within(f"[{index}]", item) for index, item in enumerate(value)]
+        if type(value) is dict:
+            return {self.key(key): self.within(f".{key}", item) for key, item in value.items()}
+        return self.leaf(value)
+
+    def within(self, step: str, value: Any) -> Any:
+        self.path.append(step)
+        copy = self.of(value)
+        self.path.pop()
+        return copy
+
+    def key(self, key: Any) -> str:
+        require_text(key, "a key of metadata")
+        return str(key)
+
+    def leaf(self, value: Any) -> Any:
+        if type(value) is str:
+            require_text(value, "a text")
+        elif type(value) is int:
+            if not -LARGEST_INTEGER <= value < LARGEST_INTEGER:
+                self.refuse("TP0362", "it is an integer of more than 64 bits")
+        elif value is not None and type(value) not in (bool, float):
+            self.refuse("TP0362", f"it is {kind_of(value)}, and not a plain value")
+        return value
+
+    @property
+    def place(self) -> str:
+        return "".join(step[:40] for step in self.path)
+
+    def refuse(self, code: str, message: str) -> NoReturn:
+        raise GraphFileError(code, message, where=self.place)
