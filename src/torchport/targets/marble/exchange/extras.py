@@ -25,6 +25,7 @@ STATE_DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"),
     *("float16", "float32", "float64"),
 )
+MOST_STATE_VALUES = 10_000_000
 KEPT_STATES = "hidden_states"
 """The key of the metadata under which the hidden states of a file that MARBLE wrote are kept, as they are."""
 
@@ -56,7 +57,19 @@ def _opened(extras: Any) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
             raise GraphFileError(
                 "TP0362", f"it is {kind_of(part)}, and not an object", where=f"{EXTRAS_KEY}.{name}"
             )
-    return checked_tree(metadata, "metadata"), {name: _state(name, state) for name, state in states.items()}
+    return checked_tree(metadata, "metadata"), _states(states)
+
+
+def _states(states: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    opened: dict[str, npt.NDArray[Any]] = {}
+    values = 0
+    for name, state in states.items():
+        opened[name] = _state(name, state)
+        values += opened[name].size
+        if values > MOST_STATE_VALUES:
+            message = f"there are more than {MOST_STATE_VALUES:,} values"
+            raise GraphFileError("TP0366", message, where=f"{EXTRAS_KEY}.hidden_states")
+    return opened
 
 
 def _require_version(version: Any) -> None:
@@ -108,5 +121,5 @@ def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
         return bool(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max)
     if dtype.kind == "f" and math.isfinite(value):
         with np.errstate(over="ignore"):
-            return bool(dtype.type(value) == value)
+            return float(dtype.type(value)) == value
     return True

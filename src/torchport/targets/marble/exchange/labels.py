@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from torchport.errors import GraphFileError
 
+LONGEST_NAME = 4096
+
 
 @dataclass(frozen=True, eq=False)
 class Labels:
@@ -27,6 +29,8 @@ class Labels:
             raise GraphFileError("TP0362", f"a row has a name beyond the {len(self.names)} that there are")
         for name in self.names:
             require_text(name, "a name")
+            if len(name) > LONGEST_NAME:
+                raise GraphFileError("TP0366", f"a name has {len(name):,} characters: {name[:40]!a}…")
         if len(set(self.names)) != len(self.names):
             raise GraphFileError("TP0362", "a name is listed twice")
         object.__setattr__(self, "codes", codes.astype(np.int32, copy=False))

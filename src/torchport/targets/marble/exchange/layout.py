@@ -117,13 +117,8 @@ def _with_bias_synapses(
     added = len(source) - len(synapses)
     is_from_bias = np.arange(len(source)) >= len(synapses)
     order = np.lexsort((source, target, is_from_bias, layer))
-    types = _renamed(
-        Labels(
-            synapses.synapse_type.names or ("standard",), np.append(synapses.synapse_type.codes, [0] * added)
-        ),
-        is_from_bias,
-        "standard",
-    )
+    codes = np.concatenate([synapses.synapse_type.codes, np.zeros(added, np.int32)])
+    types = _renamed(Labels(synapses.synapse_type.names or ("standard",), codes), is_from_bias, "standard")
     return Synapses(
         source[order],
         target[order],

@@ -126,12 +126,16 @@ def _add(rows: NeuronRows | SynapseRows, element: dict[str, Any], where: str) ->
 
 def _require_same_synapses(neurons: list[Any], synapses: list[Any]) -> None:
     """MARBLE has each synapse in the list of the core and in that of its source; both must say the same."""
-    of_core = {id(synapse) for synapse in synapses}
+    of_core = set(synapses)
     listed = 0
     for index, neuron in enumerate(neurons):
         where = f"core.neurons[{index}].synapses"
         for synapse in _list((neuron.state or {}).get("synapses", []), where):
-            if id(synapse) not in of_core or synapse.attributes(SYNAPSE_ARGUMENTS).get("source") != index:
+            if (
+                type(synapse) is not Made
+                or synapse not in of_core
+                or synapse.attributes(SYNAPSE_ARGUMENTS).get("source") != index
+            ):
                 raise GraphFileError(
                     "TP0362", "the neuron has a synapse that is not one of the core from it", where
                 )

@@ -99,7 +99,12 @@ class Pickle:
         return part
 
     def number(self, form: struct.Struct) -> Any:
-        return form.unpack(self.take(form.size))[0]
+        end = self.position + form.size
+        if end > len(self.content):
+            self.cut_off()
+        (number,) = form.unpack_from(self.content, self.position)
+        self.position = end
+        return number
 
     def line(self) -> str:
         end = self.content.find(b"\n", self.position, self.position + 1000)
@@ -181,12 +186,11 @@ class Pickle:
             self.require_numbers(made)
 
     def extend(self, items: list[Any]) -> None:
+        """Appends to a list. What is appended to a deque is dropped: nothing that is read is in one."""
         holder = self.top()
-        if type(holder) is Made and holder.name.role in TAKES_ITEMS:
-            holder.items.extend(items)
-        elif type(holder) is list:
+        if type(holder) is list:
             holder.extend(items)
-        else:
+        elif type(holder) is not Made or holder.name.role not in TAKES_ITEMS:
             self.refuse("TP0365", f"the pickle appends to {_told(holder)}")
 
     def set_items(self, items: list[Any]) -> None:

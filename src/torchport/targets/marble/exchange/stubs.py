@@ -84,15 +84,14 @@ ALLOWED = _listed()
 
 
 class Made:
-    """What a pickle makes by one of the names: what it was given, and the state and items that it was given later."""
+    """What a pickle makes by one of the names: its arguments, and the state that it was given later."""
 
-    __slots__ = ("args", "items", "name", "state")
+    __slots__ = ("args", "name", "state")
 
     def __init__(self, name: Name, args: tuple[Any, ...]) -> None:
         self.name = name
         self.args = args
         self.state: Any = None
-        self.items: list[Any] = []
 
     def attributes(self, arguments: tuple[str, ...]) -> dict[str, Any]:
         """What the object would have as attributes, if its constructor takes these arguments."""
