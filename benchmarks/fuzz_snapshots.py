@@ -19,6 +19,7 @@ import resource
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.fuzzing.damages import damaged
 from benchmarks.fuzzing.formats import FORMATS, Format
@@ -61,13 +62,30 @@ def outcome(format_: Format, content: bytes, tally: Tally, watch: Watch) -> str 
         return f"{type(error).__name__}: {error!s:.200}"
     else:
         tally.graphs += 1
-        if not format_.same(format_.load(format_.dump(graph)), graph):
-            return "the graph is another when it is written and read again"
+        if (reason := changed_by_a_round(format_, graph)) is not None:
+            return reason
     return f"reading the file raised {watch.events}" if watch.events else None
 
 
 def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def changed_by_a_round(format_: Format, graph: Any) -> str | None:
+    """What is wrong with the graph after it was written and read again, if something is."""
+    try:
+        again = format_.load(format_.dump(graph))
+    except Exception as error:
+        return f"the graph cannot be written and read again: {type(error).__name__}: {error!s:.200}"
+    return None if format_.same(again, graph) else "the graph is another when it is written and read again"
+
+
+def limit_memory() -> None:
+    """Lets this process have little more memory than it has now, so that a fault in a reader harms nobody else."""
+    statistics = Path("/proc/self/statm")
+    if statistics.exists():
+        now = int(statistics.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + int(2 * ALLOWED_BYTES),) * 2)
 
 
 def main() -> int:
@@ -77,6 +95,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="the folder for files that break a promise")
     given = parser.parse_args()
+    limit_memory()
     watch = Watch()
     broken = 0
     for name in given.formats:

@@ -1,6 +1,7 @@
 """An imitation of MARBLE's classes, under the names of its modules.
 
-With them Python's own pickle can write a snapshot as MARBLE would, and load one as MARBLE would. Only what matters to a pickle is here: constructors and attributes.
+With them Python's own pickle can write a snapshot as MARBLE would, and load one as MARBLE would. Only what matters
+to a pickle is here: constructors and attributes.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ MODULES = {
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
     """The imitation is found under the names of MARBLE's modules within this block."""
+    before = {name: sys.modules.get(name) for name in MODULES}
     for name, members in MODULES.items():
         module = types.ModuleType(name)
         for member in members:
@@ -95,8 +97,11 @@ def installed() -> Iterator[None]:
     try:
         yield
     finally:
-        for name in MODULES:
-            del sys.modules[name]
+        for name, module_before in before.items():
+            if module_before is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module_before
 
 
 def core_to_json(core: Core) -> str:

@@ -121,5 +121,5 @@ def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
         return bool(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max)
     if dtype.kind == "f" and math.isfinite(value):
         with np.errstate(over="ignore"):
-            return float(dtype.type(value)) == value
+            return bool(float(dtype.type(value)) == value)
     return True

@@ -120,7 +120,7 @@ class _Document:
         line = self.text.count("\n", 0, self.position) + 1
         column = self.position - self.text.rfind("\n", 0, self.position)
         place = f"line {line}, column {column}" + (f", {where}" if where else "")
-        if self.position >= len(self.text.rstrip()):
+        if self.position >= len(self.text.rstrip()) or reason.startswith("Unterminated"):
             return GraphFileError("TP0361", f"the JSON ends before its end: {reason}", where=place)
         return GraphFileError("TP0361", f"this is not JSON: {reason}", where=place)
 

@@ -102,17 +102,22 @@ def require_text(text: object, place: str) -> None:
         raise GraphFileError("TP0362", f"{place} has half of a surrogate pair in it: {text[:40]!a}") from None
 
 
+KINDS = {
+    type(None): "nothing",
+    list: "a list",
+    tuple: "a tuple",
+    dict: "an object",
+    str: "a text",
+    bytes: "bytes",
+    int: "an integer",
+    float: "a number",
+    bool: "a bool",
+}
+
+
 def kind_of(value: object) -> str:
     """The kind of a value, in words for an error."""
-    words = {
-        list: "a list",
-        dict: "an object",
-        str: "a text",
-        int: "an integer",
-        float: "a number",
-        bool: "a bool",
-    }
-    return "nothing" if value is None else words.get(type(value), f"a {type(value).__name__}")
+    return KINDS.get(type(value), f"of the class {type(value).__name__}")
 
 
 def shown(value: object) -> str:

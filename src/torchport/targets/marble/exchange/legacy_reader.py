@@ -13,7 +13,7 @@ from typing import Any
 from torchport.errors import GraphFileError
 from torchport.targets.marble.exchange.extras import EXTRAS_KEY, with_extras
 from torchport.targets.marble.exchange.labels import kind_of, shown
-from torchport.targets.marble.exchange.legacy_writer import CORE, NEURON, SYNAPSE, VERSION, checksum
+from torchport.targets.marble.exchange.legacy_writer import ABSENT, CORE, NEURON, SYNAPSE, VERSION, checksum
 from torchport.targets.marble.exchange.plain import Plain
 from torchport.targets.marble.exchange.rows import NeuronRows, RowError, SynapseRows
 from torchport.targets.marble.exchange.stubs import Made, number_in
@@ -23,6 +23,7 @@ from torchport.targets.marble.exchange.trees import checked_tree
 NEURON_ARGUMENTS = ("id", "value", "tier", "neuron_type")
 SYNAPSE_ARGUMENTS = ("source", "target", "weight", "synapse_type")
 CORE_ARGUMENTS = ("params", "formula", "formula_num_neurons")
+PARTS = {"core", "neuronenblitz", "brain", "metadata", "torrent_map", EXTRAS_KEY, *ABSENT}
 OF_THE_DEVICE = "weight_device"
 """A parameter that says where a weight was computed, and not what it is."""
 
@@ -73,7 +74,10 @@ def _parts(snapshot: Any) -> dict[str, Any]:
     """The parts of a snapshot: a dict, or the state of a MARBLE object."""
     if type(snapshot) is Made and str(snapshot.name) == "marble_main.MARBLE":
         snapshot = snapshot.state
-    return _object(snapshot, "the snapshot")
+    parts = _object(snapshot, "the snapshot")
+    if unknown := sorted(parts.keys() - PARTS):
+        raise GraphFileError("TP0362", f"the part {shown(unknown[0])} is not known", where="the snapshot")
+    return parts
 
 
 def _neurons(neurons: list[Any], digest: _Digest) -> NeuronRows:

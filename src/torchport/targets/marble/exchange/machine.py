@@ -120,12 +120,15 @@ class Pickle:
         except UnicodeDecodeError:
             self.refuse("TP0361", "a text is not UTF-8")
 
-    def push(self, value: Any, size: int = BYTES_OF_AN_OBJECT) -> None:
+    def spend(self, size: int = BYTES_OF_AN_OBJECT) -> None:
+        """Counts memory that is about to be taken."""
         self.taken += size
         if self.taken > self.limits.memory_bytes:
-            self.refuse(
-                "TP0366", f"the pickle would take more than {in_words(self.limits.memory_bytes)} of memory"
-            )
+            most = in_words(self.limits.memory_bytes)
+            self.refuse("TP0366", f"the pickle would take more than {most} of memory")
+
+    def push(self, value: Any, size: int = BYTES_OF_AN_OBJECT) -> None:
+        self.spend(size)
         self.stack.append(value)
 
     def pop(self) -> Any:
@@ -179,8 +182,8 @@ class Pickle:
         if type(state) is not TAKES_STATE[made.name.role]:
             self.refuse("TP0362", f"the state of {made.name} is {kind_of(state)}")
         if type(state) is dict:
+            self.spend(BYTES_OF_AN_OBJECT * (len(made.state or {}) + len(state)))
             made.state = {**(made.state or {}), **state}
-            self.taken += BYTES_OF_AN_OBJECT * len(made.state)
         else:
             made.state = state
             self.require_numbers(made)
@@ -210,7 +213,7 @@ class Pickle:
         self.push(self.memo[index], 8)
 
     def remember(self, index: int) -> None:
-        self.taken += BYTES_OF_AN_OBJECT
+        self.spend()
         self.memo[index] = self.top()
 
     def integer(self, size: int) -> None:

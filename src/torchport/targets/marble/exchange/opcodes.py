@@ -9,7 +9,7 @@ import struct
 from typing import Any
 
 from torchport.targets.marble.exchange.limits import Limits
-from torchport.targets.marble.exchange.machine import BYTES_OF_AN_OBJECT, Pickle, Step
+from torchport.targets.marble.exchange.machine import Pickle, Step
 from torchport.targets.marble.exchange.stubs import CAN_BE_MADE, CAN_BE_NEW, Collected
 
 NEWEST_PROTOCOL = 5
@@ -23,9 +23,9 @@ def unpickled(content: bytes, limits: Limits) -> Any:
 
 
 def _bytes(pickle: Pickle, form: struct.Struct) -> bytes:
-    size: int = pickle.number(form)
-    pickle.taken += size
-    return pickle.take(size)
+    content = pickle.take(pickle.number(form))
+    pickle.spend(len(content))
+    return content
 
 
 def _tuple(pickle: Pickle, count: int) -> None:
@@ -34,7 +34,7 @@ def _tuple(pickle: Pickle, count: int) -> None:
 
 
 def _mark(pickle: Pickle) -> None:
-    pickle.taken += BYTES_OF_AN_OBJECT
+    pickle.spend()
     pickle.marked.append(pickle.stack)
     pickle.stack = []
 

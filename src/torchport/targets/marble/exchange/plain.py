@@ -166,7 +166,8 @@ def _floats(value: Any, place: str) -> Floats:
     array = _column(value, place, "iuf")
     if array.dtype.itemsize > 8 or (array.dtype.kind != "f" and array.size and _largest(array) > 2**53):
         raise GraphFileError("TP0362", f"{place} has numbers of {array.dtype} that no float64 holds")
-    return array.astype(np.float64, copy=False)
+    with np.errstate(invalid="ignore"):  # A signalling NaN becomes a quiet one.
+        return array.astype(np.float64, copy=False)
 
 
 def _largest(array: npt.NDArray[Any]) -> int:

@@ -9,7 +9,7 @@ from torchport.targets.marble.exchange.labels import kind_of, require_text
 
 DEEPEST = 32
 LARGEST_INTEGER = 2**63
-MOST_VALUES = 1_000_000
+MOST_VALUES = 250_000
 MOST_CHARACTERS = 10_000_000
 
 
