@@ -200,6 +200,7 @@ WRONG = [
     (document(more=extras(version=2)), "TP0363", "of version 2, this reads 1"),
     (document(more=extras(version="1")), "TP0362", "not a version"),
     (document(more=extras(metadata=[])), "TP0362", "it is a list.*torchport.metadata"),
+    (document(more=extras(metadata={"hidden_states": []}) + ', "hidden_states": [1]'), "TP0362", "two sets"),
     (document(more=extras(other=1)), "TP0362", "'other' is not known"),
     (document(more=extras(metadata=json.loads("[" * 40 + "]" * 40))), "TP0362", "not an object"),
     (

@@ -148,6 +148,12 @@ def test_a_large_graph_is_refused_with_its_size_unless_forced(tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
+def test_a_graph_of_more_rows_than_a_snapshot_can_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legacy, "MOST_ROWS", 3)
+    with pytest.raises(GraphFileError, match="TP0367: 4 neurons or synapses"):
+        legacy.pieces(graph())
+
+
 def test_writing_warns_that_marble_computes_something_else(tmp_path: Path) -> None:
     with pytest.warns(OutputsDifferWarning, match="no feed-forward evaluation"):
         legacy.write(tmp_path / "graph.marble", graph())

@@ -39,6 +39,10 @@ def with_extras(neurons: Neurons, synapses: Synapses, extras: Any, marble_states
     """The graph with its extras, if the file has some, and the hidden states that MARBLE itself wrote."""
     metadata, states = _opened(extras)
     if marble_states:
+        if KEPT_STATES in metadata:
+            raise GraphFileError(
+                "TP0362", "the file has two sets of MARBLE's hidden states", where="hidden_states"
+            )
         metadata[KEPT_STATES] = marble_states
     return Plain(neurons, synapses, metadata, states)
 

@@ -60,8 +60,8 @@ def checksum(texts: Iterator[str]) -> str:
     return digest.hexdigest()
 
 
-def pieces(plain: Plain) -> Iterator[bytes]:
-    """The bytes of the snapshot."""
+def opcodes_of(plain: Plain) -> Iterator[bytes]:
+    """The bytes of the snapshot of a graph that has no biases."""
     tape = _Tape()
     yield b"\x80\x04"
     yield tape.constants(plain)
