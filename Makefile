@@ -16,7 +16,7 @@ if not (3, first) <= sys.version_info[:2] < (3, beyond):
 endef
 export CHECK_PYTHON
 
-.PHONY: setup demo test test-fast lint test-rust test-python zoo bench faults honest lock cargo chromium
+.PHONY: setup demo test test-fast lint test-rust test-python zoo bench faults honest fuzz lock cargo chromium
 
 setup: $(VENV)/.synced
 
@@ -81,6 +81,9 @@ faults: setup cargo
 
 honest: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.honest
+
+fuzz: setup
+	@$(BIN)/python -W error -m benchmarks.fuzz_snapshots
 
 lock:
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate \

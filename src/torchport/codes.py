@@ -203,6 +203,50 @@ CODES: dict[str, Explanation] = {
         "Its run.json, which says what the run is of and where its files are, is cut off or not of this version.",
         "Run `torchport port` again, or upgrade torchport if a later version wrote the folder.",
     ),
+    # Files of neuron graphs
+    "TP0360": Explanation(
+        "the file of a neuron graph cannot be opened",
+        "It is not there, is a folder, or may not be read.",
+        "Check the path and the permissions of the file.",
+    ),
+    "TP0361": Explanation(
+        "the file of a neuron graph is cut off or of another kind",
+        "A graph in JSON is UTF-8 text with one object; a legacy snapshot is a pickle of protocol 2 or later.",
+        "Copy the file again and compare the sizes, or write the graph again; check that the suffix fits.",
+    ),
+    "TP0362": Explanation(
+        "a neuron graph has a value that cannot be right",
+        "Ids are the places in the list, synapses join neurons that exist, and every field is of its type. What a "
+        "graph of plain neurons cannot hold is refused, too, since it would be lost.",
+        "Mend the place named, or write the graph again.",
+    ),
+    "TP0363": Explanation(
+        "the file of a neuron graph is of a newer version",
+        "A later torchport or MARBLE wrote it, in a form that this version does not know.",
+        "Upgrade torchport, or write the graph with this version.",
+    ),
+    "TP0364": Explanation(
+        "the file of a neuron graph has been changed",
+        "The checksum in the file is not that of the graph in it, or there is none to be compared.",
+        "Copy the file again, or write it again; verify=False reads it as it is.",
+    ),
+    "TP0365": Explanation(
+        "the pickle asks for something that no neuron graph needs",
+        "Pickles can run any code. A legacy snapshot is read by names alone: nothing is imported or called, and a "
+        "name that no snapshot needs is refused.",
+        "Do not open the file with MARBLE or pickle unless you trust who made it.",
+    ),
+    "TP0366": Explanation(
+        "the file of a neuron graph asks for too much",
+        "Its size, its nesting or the memory that it would take is beyond the limits for reading.",
+        "If the file is to be trusted, read it with wider limits.",
+    ),
+    "TP0367": Explanation(
+        "the neuron graph does not fit this format",
+        "MARBLE keeps an object for every synapse, so its formats are only for small graphs, and it has no biases "
+        "but bias neurons.",
+        "Keep the graph in the native format; export a part of it, or force the export.",
+    ),
     # Convert
     "TP0401": Explanation(
         "unsupported operations remain",

@@ -8,6 +8,7 @@
     ├── WeightsError     TP032x   a weights file lacks something
     ├── DiskError        TP033x   a file cannot be written
     ├── ReportError      TP034x   a run's report cannot be read, or lacks something
+    ├── GraphFileError   TP036x   a file of a neuron graph cannot be read or written
     ├── ConvertError     TP04xx   the capture cannot be turned into code
     ├── BuildError       TP05xx   the code cannot be built
     ├── RunError         TP06xx   the port cannot be run
@@ -28,6 +29,7 @@ __all__ = [
     "ConvertError",
     "DiskError",
     "Explanation",
+    "GraphFileError",
     "ManifestError",
     "NeuronError",
     "ParityError",
@@ -103,6 +105,10 @@ class DiskError(TorchportError):
 
 class ReportError(TorchportError):
     """The report of a run cannot be read, or lacks something."""
+
+
+class GraphFileError(TorchportError):
+    """A file of a neuron graph cannot be read or written, or the graph in it cannot be right."""
 
 
 class UsageError(TorchportError):

@@ -1,0 +1,1 @@
+"""Files of neuron graphs, and ways to damage them."""

@@ -1,0 +1,1 @@
+"""The formats in which neuron graphs are exchanged with MARBLE; what goes in and out is a `Plain`."""
