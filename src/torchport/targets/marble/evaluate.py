@@ -6,6 +6,7 @@ An assembly is done by one operation of torch, which is fast, or, if it is opene
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from torchport.capture import graph as g
 from torchport.capture import operations
-from torchport.targets.marble import works
+from torchport.targets.marble import messages, works
 from torchport.targets.marble.composer import Value, Weight
 from torchport.targets.marble.groups import Assembly, Border, Group, NeuronGraph, Port
 
@@ -36,6 +37,19 @@ def by_groups(
     run = _Run(graph, arrays, inputs, watch, opened, compute)
     with torch.no_grad():
         return run.outputs()
+
+
+def by_messages(
+    graph: NeuronGraph,
+    arrays: Mapping[str, Tensor],
+    inputs: Sequence[Tensor],
+    *,
+    watch: Watch = lambda key, value: value,
+    observe: messages.Observer | None = None,
+) -> list[Tensor]:
+    """The outputs of the graph, with every group done message by message."""
+    compute = partial(messages.compute, observe=observe)
+    return by_groups(graph, arrays, inputs, watch=watch, opened=None, compute=compute)
 
 
 class _Run:

@@ -54,6 +54,8 @@ def operation(name: str, inputs: Sequence[Tensor], options: Mapping[str, Any]) -
     waiting = iter(inputs)
     for argument, count in given.pop("order", []):
         given[argument] = next(waiting) if count is None else [next(waiting) for _ in range(count)]
+    if any(value.is_meta for value in inputs) and given.get("device") is not None:
+        given["device"] = "meta"
     known = operations.arguments(name)
     args = [given[one.name] for one in known if not one.is_keyword_only and one.name in given]
     kwargs = {one.name: given[one.name] for one in known if one.is_keyword_only and one.name in given}

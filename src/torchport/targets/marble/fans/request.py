@@ -59,7 +59,7 @@ class Request:
         found: dict[str, list[int]] = {}
         following = 0
         for argument, count in self.options.get("order", ()):
-            number = 1 if count is None else count
+            number = 1 if count is None else count if isinstance(count, int) else sum(count)
             found[argument] = list(range(following, following + number))
             following += number
         return found

@@ -7,19 +7,17 @@ depends on its kind. If somebody observes, every message is made; if not, sums a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from torch import Tensor
 
 from torchport.errors import ConvertError
 from torchport.targets.marble import works
-from torchport.targets.marble.evaluate import Watch, by_groups
 from torchport.targets.marble.fans.neurons import ELEMENTWISE
-from torchport.targets.marble.groups import Group, Kind, NeuronGraph
+from torchport.targets.marble.groups import Group, Kind
 from torchport.targets.marble.messages import choices, sums, together
 from torchport.targets.marble.messages.delivery import Delivery, Observer
 
-__all__ = ["Observer", "by_messages", "compute"]
+__all__ = ["Observer", "compute"]
 
 Receive = Callable[[Delivery], list[Tensor]]
 RECEIVED: dict[str, Receive] = {
@@ -29,7 +27,12 @@ RECEIVED: dict[str, Receive] = {
     "sparse": sums.sparse,
     "aten.cumsum.default": sums.along_synapses,
     "aten.diff.default": sums.along_synapses,
+    "aten.col2im.default": sums.along_synapses,
     "product": together.product,
+    "quotient": together.quotient,
+    "aten.cumprod.default": together.product_so_far,
+    "aten.logcumsumexp.default": together.log_of_sum_so_far,
+    "aten._cdist_forward.default": together.distance,
     "larger": together.larger,
     "smaller": together.smaller,
     **{work: together.along_axes(joined) for work, joined in together.JOINED.items()},
@@ -37,7 +40,7 @@ RECEIVED: dict[str, Receive] = {
     **{f"aten.max_pool{n}d.default": together.largest_in_window for n in (1, 2, 3)},
     **{
         f"aten.{kind}avg_pool{n}d.default": together.average_in_window
-        for kind in ("", "adaptive_")
+        for kind in ("", "adaptive_", "_adaptive_")
         for n in (1, 2, 3)
     },
     **{
@@ -67,16 +70,3 @@ def compute(
             "TP0420", f"it is not known what neurons of {group.work!r} make of messages", where=group.name
         )
     return RECEIVED[group.work](given)
-
-
-def by_messages(
-    graph: NeuronGraph,
-    arrays: Mapping[str, Tensor],
-    inputs: Sequence[Tensor],
-    *,
-    watch: Watch = lambda key, value: value,
-    observe: Observer | None = None,
-) -> list[Tensor]:
-    """The outputs of the graph, which agree with those by groups."""
-    does = partial(compute, observe=observe)
-    return by_groups(graph, arrays, inputs, watch=watch, opened=None, compute=does)
