@@ -14,6 +14,7 @@ from torch import Tensor
 
 from torchport.capture import graph as g
 from torchport.capture import operations
+from torchport.errors import UsageError
 from torchport.targets.marble import messages, works
 from torchport.targets.marble.composer import Value, Weight
 from torchport.targets.marble.groups import Assembly, Border, Group, NeuronGraph, Port
@@ -47,7 +48,10 @@ def by_messages(
     watch: Watch = lambda key, value: value,
     observe: messages.Observer | None = None,
 ) -> list[Tensor]:
-    """The outputs of the graph, with every group done message by message."""
+    """The outputs of the graph, with every group done message by message, for inputs of the example's sizes."""
+    for size in graph.free:
+        if inputs[size.input].shape[size.axis] != size.example:
+            raise UsageError("TP0821", f"the free size {size.name} is {size.example} in the example")
     compute = partial(messages.compute, observe=observe)
     return by_groups(graph, arrays, inputs, watch=watch, opened=None, compute=compute)
 

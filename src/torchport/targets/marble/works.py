@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from torchport.capture import graph as g
 from torchport.capture import operations
+from torchport.targets.marble import activations
 from torchport.targets.marble.groups import Group, Kind
 
 Work = Callable[[Sequence[Tensor], Mapping[str, Tensor], Mapping[str, Any]], Any]
@@ -30,6 +31,8 @@ def compute(
     """The results of a group; `sizes` are the free sizes of this run."""
     own = {purpose: arrays[name] for purpose, name in group.weights.items()}
     options = {name: settled(value, sizes) for name, value in group.options.items()}
+    if group.kind is Kind.FUNCTION and activations.is_activation(group.work):
+        return [activations.apply(group.work, inputs[0], options)]
     work = WORKS[group.kind].get(group.work)
     result = work(inputs, own, options) if work else operation(group.work, inputs, options)
     return list(result) if isinstance(result, list | tuple) else [result]

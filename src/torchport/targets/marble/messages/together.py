@@ -64,9 +64,11 @@ def _combined(given: Delivery, combine: Callable[[Tensor, Tensor], Tensor]) -> T
 
 
 def function(given: Delivery) -> list[Tensor]:
-    """A function of the one message."""
-    tell_columns(given, list(given.inputs[:1]))
-    return works.compute(given.group, given.inputs, given.arrays, given.sizes)
+    """A function of the one message. The function does not learn where the neurons are."""
+    value, *rest = given.inputs
+    tell_columns(given, [value])
+    (result,) = works.compute(given.group, [value.reshape(-1), *rest], given.arrays, given.sizes)
+    return [result.reshape(value.shape)]
 
 
 def compared(given: Delivery) -> list[Tensor]:
