@@ -377,4 +377,24 @@ CODES: dict[str, Explanation] = {
         "Weights that many synapses share are stored once. What was asked for needs each synapse on its own.",
         "Ask for less, or raise the limit that the message names.",
     ),
+    "TP0830": Explanation(
+        "two activations have the same name",
+        "Each activation has a name of its own, by which groups of neurons call it.",
+        "Choose another name, or remove the other one first with remove_activation.",
+    ),
+    "TP0831": Explanation(
+        "the name of an activation is malformed",
+        "A name is made of letters, digits and underscores, and begins with no digit.",
+        "Choose a name such as `snake`.",
+    ),
+    "TP0832": Explanation(
+        "the activation is not known",
+        "A group of neurons calls an activation that is neither in the default plugin nor registered.",
+        "Import the module that registers it with @activation, or correct the name.",
+    ),
+    "TP0833": Explanation(
+        "an activation changes the form of values",
+        "A function of one value gives one value for each, so shape and dtype must stay as they are.",
+        "Let the function give a tensor of the shape and dtype that it is given.",
+    ),
 }

@@ -14,8 +14,7 @@ import torchport
 from torchport import Port
 from torchport.capture.recorder import record
 from torchport.targets.marble.convert import convert
-from torchport.targets.marble.evaluate import by_groups
-from torchport.targets.marble.messages import by_messages
+from torchport.targets.marble.evaluate import by_groups, by_messages
 from torchport.targets.marble.groups import Flow, Kind
 from torchport.targets.marble.target import TARGET
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.targets.marble.cases import CASES, Case, Work, convolutions
+from tests.targets.marble.case_rows import CASES, convolutions
+from tests.targets.marble.cases import Case, Work
 from tests.targets.marble.graphs import Converted, converted
 from tests.targets.marble.test_fans import computing, listed
 from torchport.targets.marble.arrivals import Arrivals

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from tests.targets.marble.graphs import Converted, converted
 from torchport.errors import NeuronError
 from torchport.targets.marble.arrivals import NOBODY, Arrivals
+from torchport.targets.marble.evaluate import by_messages
 from torchport.targets.marble.groups import Assembly, Form, Group, Kind, NeuronGraph, Port
-from torchport.targets.marble.messages import by_messages
 from torchport.targets.marble.synapses import received, synapses_from, synapses_of
 
 

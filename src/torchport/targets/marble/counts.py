@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torchport.targets.marble.arrivals import Arrivals
 from torchport.targets.marble.fans import Request, fan, reaches
-from torchport.targets.marble.fans.neurons import is_listed
+from torchport.targets.marble.fans.lists import is_listed, listing
 from torchport.targets.marble.fans.weights import kernels
 from torchport.targets.marble.groups import Form, NeuronGraph
 from torchport.targets.marble.messages.delivery import portions
@@ -22,7 +22,7 @@ from torchport.targets.marble.messages.delivery import portions
 def synapses(ask: Request) -> int:
     """The synapses into all neurons of a group, if every place of its inputs has a neuron."""
     if is_listed(ask):
-        return _listed(ask) + _biases(ask)
+        return listing(ask).count + _biases(ask)
     if "present" in ask.arrays:
         return _left(ask) + _biases(ask)
     found = (reach.count(result.shape) for result in ask.results for reach in reaches(ask, result))
@@ -32,11 +32,6 @@ def synapses(ask: Request) -> int:
 def _biases(ask: Request) -> int:
     has_bias = "bias" in ask.arrays or ask.options.get("bias") is not None
     return ask.results[0].size if has_bias else 0
-
-
-def _listed(ask: Request) -> int:
-    flags = ask.arrays.get("present")
-    return len(ask.arrays["source"]) if flags is None else int(flags.sum())
 
 
 def _left(ask: Request) -> int:

@@ -7,6 +7,7 @@ other sizes than the example had, what is opened is composed again for those siz
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torchport.capture import operations
 from torchport.capture.control_flow import CONTROL_FLOW, Bodies, Body
 from torchport.capture.graph import dtype_name
 from torchport.errors import CaptureError
-from torchport.targets.marble import works
+from torchport.targets.marble import messages, works
 from torchport.targets.marble.groups import (
     Array,
     Assembly,
@@ -91,6 +92,22 @@ def _sizes(graph: NeuronGraph, inputs: Sequence[Tensor]) -> works.Sizes:
         if inputs[size.input].ndim <= size.axis:
             raise CaptureError("TP0208", f"the input {graph.inputs[size.input].name!r} has too few axes")
     return {size.name: inputs[size.input].shape[size.axis] for size in graph.free}
+
+
+def by_messages(
+    graph: NeuronGraph,
+    arrays: Mapping[str, Tensor],
+    inputs: Sequence[Tensor],
+    *,
+    watch: Watch = _as_it_is,
+    watch_operations: Watch = _as_it_is,
+    state: dict[str, Tensor] | None = None,
+    observe: messages.Observer | None = None,
+) -> list[Tensor]:
+    """The outputs of the graph, with every group done message by message."""
+    does = partial(messages.compute, observe=observe)
+    watching = {"watch": watch, "watch_operations": watch_operations}
+    return by_groups(graph, arrays, inputs, opened=None, state=state, compute=does, **watching)
 
 
 class _Run:

@@ -16,7 +16,7 @@ from torchport.targets.marble import works
 from torchport.targets.marble.arrivals import NOBODY, Arrivals, Place
 from torchport.targets.marble.evaluate import by_groups
 from torchport.targets.marble.fans import Request, fan, reaches, request
-from torchport.targets.marble.fans.neurons import is_listed
+from torchport.targets.marble.fans.lists import is_listed, listing
 from torchport.targets.marble.groups import ALONE, Group, Kind, NeuronGraph
 from torchport.targets.marble.sparse import NUMBER, added_part, has_added, own_part
 
@@ -223,9 +223,7 @@ def _end_to_end(ids: list[Tensor]) -> Tensor:
 def _reached(ask: Request, index: int, places: Tensor) -> Tensor:
     """The neurons of a result that have a synapse from one of some places."""
     if is_listed(ask):
-        synapse = torch.isin(ask.arrays["source"], places).nonzero()[:, 0]
-        rows: Tensor = torch.searchsorted(ask.arrays["row"].long(), synapse, right=True) - 1
-        return _without_repeats(rows)
+        return _without_repeats(listing(ask).targets(places))
     shape = ask.results[index].shape
     found = [torch.empty(0, dtype=torch.int64)]
     for reach in reaches(ask, ask.results[index]):

@@ -24,9 +24,8 @@ from torchport.targets.following import Follower
 from torchport.targets.hunks import hunks
 from torchport.targets.marble.convert import convert
 from torchport.targets.marble.edits import Change, carried, changes, with_changes_opened
-from torchport.targets.marble.evaluate import Watch, by_groups
+from torchport.targets.marble.evaluate import Watch, by_groups, by_messages
 from torchport.targets.marble.groups import NeuronGraph
-from torchport.targets.marble.messages import by_messages
 from torchport.targets.marble.recipes import RECIPES
 from torchport.targets.marble.resize import resized
 from torchport.targets.marble.stored import (

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from torchport.capture import graph as g
 from torchport.capture import operations
-from torchport.targets.marble import sparse
+from torchport.targets.marble import activations, sparse
 from torchport.targets.marble.groups import Group, Kind
 
 Work = Callable[[Sequence[Tensor], Mapping[str, Tensor], Mapping[str, Any]], Any]
@@ -31,14 +31,23 @@ def compute(
     """The results of a group; `sizes` are the free sizes of this run."""
     own = {purpose: arrays[name] for purpose, name in group.weights.items()}
     options = {name: settled(value, sizes) for name, value in group.options.items()}
-    work, arriving = WORKS[group.kind].get(group.work), inputs[: len(group.own_inputs)]
-    result = work(arriving, own, options) if work else operation(group.work, arriving, options)
-    results = list(result) if isinstance(result, list | tuple) else [result]
+    arriving = inputs[: len(group.own_inputs)]
+    results = _own(group, arriving, own, options)
     if not sparse.has_added(group):
         return results
     sparse.must_fit(group, results, inputs[len(arriving) :])
     (more,) = compute(sparse.added_part(group), inputs[len(arriving) :], arrays, sizes)
     return [results[0] + more.to(results[0].dtype)]
+
+
+def _own(
+    group: Group, inputs: Sequence[Tensor], arrays: Mapping[str, Tensor], options: Mapping[str, Any]
+) -> list[Tensor]:
+    if group.kind is Kind.FUNCTION and activations.is_activation(group.work):
+        return [activations.apply(group.work, inputs[0], options)]
+    work = WORKS[group.kind].get(group.work)
+    result = work(inputs, arrays, options) if work else operation(group.work, inputs, options)
+    return list(result) if isinstance(result, list | tuple) else [result]
 
 
 def settled(value: Any, sizes: Sizes) -> Any:
@@ -62,6 +71,8 @@ def operation(name: str, inputs: Sequence[Tensor], options: Mapping[str, Any]) -
         given[argument] = (
             next(waiting) if there is None else [next(waiting) if is_there else None for is_there in there]
         )
+    if any(value.is_meta for value in inputs) and given.get("device") is not None:
+        given["device"] = "meta"
     known = operations.arguments(name)
     args = [given[one.name] for one in known if not one.is_keyword_only and one.name in given]
     kwargs = {one.name: given[one.name] for one in known if one.is_keyword_only and one.name in given}
@@ -189,10 +200,7 @@ WORKS: dict[Kind, dict[str, Work]] = {
         "convolution": _convolution,
         "sparse": _sparse,
     },
-    Kind.FUNCTION: {
-        "activation:relu": lambda i, a, o: i[0].relu(),
-        "activation:tanh": lambda i, a, o: i[0].tanh(),
-    },
+    Kind.FUNCTION: {},
     Kind.PRODUCT: {"product": _product, "quotient": _quotient},
     Kind.REDUCTION: {
         "sum": _along(torch.sum),

@@ -8,10 +8,11 @@ from torch import Tensor
 from torchport.capture.control_flow import CONTROL_FLOW
 from torchport.errors import ConvertError
 from torchport.targets.marble.fans import patterns
+from torchport.targets.marble.fans.lists import is_listed, listing
 from torchport.targets.marble.fans.patterns import Pattern
 from torchport.targets.marble.fans.reach import Reach, Rows
 from torchport.targets.marble.fans.request import Fan, Request, coordinates
-from torchport.targets.marble.fans.weights import WEIGHTS, Asked, listed
+from torchport.targets.marble.fans.weights import WEIGHTS, Asked
 from torchport.targets.marble.groups import Form, Kind
 
 
@@ -19,12 +20,18 @@ def _named(pattern: Pattern, names: str) -> dict[str, Pattern]:
     return {f"aten.{name}": pattern for name in names.split()}
 
 
+def _for_each_rank(names: str) -> str:
+    return " ".join(names.replace("{}", str(axes)) for axes in (1, 2, 3))
+
+
 ELEMENTWISE = """
     where.self where.ScalarSelf where.ScalarOther masked_fill.Scalar masked_fill.Tensor
     eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor remainder.Tensor fmod.Tensor
     logical_and.default logical_or.default logical_xor.default atan2.default
     bitwise_and.Tensor bitwise_or.Tensor bitwise_xor.Tensor __and__.Tensor __or__.Tensor __xor__.Tensor
-    floor_divide.default div.Tensor_mode pow.Tensor_Tensor
+    floor_divide.default div.Tensor_mode pow.Tensor_Tensor hypot.default fmax.default fmin.default where.Scalar
+    __lshift__.Tensor __rshift__.Tensor bitwise_left_shift.Tensor bitwise_right_shift.Tensor copysign.Tensor
+    remainder.Scalar_Tensor
 """
 PATTERNS: dict[str, Pattern] = {
     **dict.fromkeys((kind.name for kind in CONTROL_FLOW.values()), patterns.everything),
@@ -40,14 +47,25 @@ PATTERNS: dict[str, Pattern] = {
     **_named(
         patterns.along_dim,
         """prod.default prod.dim_int linalg_vector_norm.default norm.ScalarOpt_dim argmax.default argmin.default
-        topk.default sort.default sort.stable argsort.default argsort.stable max.dim min.dim""",
+        topk.default sort.default sort.stable argsort.default argsort.stable max.dim min.dim median.default
+        median.dim kthvalue.default""",
     ),
-    **_named(patterns.pooled, " ".join(f"max_pool{n}d.default avg_pool{n}d.default" for n in (1, 2, 3))),
+    **_named(
+        patterns.pooled,
+        _for_each_rank("max_pool{}d.default max_pool{}d_with_indices.default avg_pool{}d.default"),
+    ),
     **_named(
         patterns.adaptively_pooled,
-        " ".join(f"adaptive_max_pool{n}d.default adaptive_avg_pool{n}d.default" for n in (1, 2, 3)),
+        _for_each_rank(
+            "adaptive_max_pool{}d.default adaptive_avg_pool{}d.default _adaptive_avg_pool{}d.default"
+        ),
     ),
-    **_named(patterns.accumulated, "cumsum.default"),
+    **_named(
+        patterns.accumulated,
+        "cumsum.default cumprod.default logcumsumexp.default cummax.default cummin.default",
+    ),
+    **_named(patterns.along_other_dims, "norm_except_dim.default"),
+    **_named(patterns.distances, "_cdist_forward.default"),
     **_named(patterns.differing, "diff.default"),
     **_named(
         patterns.interpolated,
@@ -58,12 +76,14 @@ PATTERNS: dict[str, Pattern] = {
     **_named(patterns.embedded, "embedding.default"),
     **_named(patterns.one_hot, "one_hot.default"),
     **_named(patterns.searched, "bucketize.Tensor searchsorted.Tensor"),
+    **_named(patterns.renormed, "embedding_renorm.default"),
+    **_named(patterns.looked_up, "isin.Tensor_Tensor"),
     **_named(patterns.sampled, "grid_sampler_2d.default"),
     **_named(
         patterns.everything,
         """index.Tensor _unsafe_index.Tensor index_put.default _unsafe_index_put.default scatter.src scatter.value
-        scatter_add.default scatter_reduce.two nonzero.default embedding_bag.padding_idx
-        _embedding_bag_forward_only.default""",
+        scatter_add.default scatter_reduce.two masked_scatter.default nonzero.default embedding_bag.padding_idx
+        _embedding_bag.default _embedding_bag_forward_only.default _trilinear.default _pdist_forward.default""",
     ),
 }
 """Where the synapses of each work come from. A function of one value needs no row."""
@@ -86,11 +106,6 @@ def reaches(ask: Request, result: Form) -> list[Reach]:
     return PATTERNS[group.work](ask, result)
 
 
-def is_listed(ask: Request) -> bool:
-    """Whether the group has its synapses in a list, as those have that are built by hand."""
-    return ask.group.kind is Kind.WEIGHTED_SUM and ask.group.work == "sparse"
-
-
 def is_sum(ask: Request) -> bool:
     return ask.group.kind is Kind.WEIGHTED_SUM
 
@@ -100,7 +115,7 @@ def fan(ask: Request, neurons: Tensor | range, index: int = 0) -> Fan:
     if isinstance(neurons, range):
         neurons = torch.arange(neurons.start, neurons.stop, neurons.step)
     if is_listed(ask):
-        return listed(ask, neurons)
+        return listing(ask).fan(neurons)
     result = ask.results[index]
     place = coordinates(neurons, result.shape)
     found = [reach.rows(place, len(neurons)) for reach in reaches(ask, result)]

@@ -5,6 +5,7 @@ A pattern takes a request and one of the results, and gives a `Reach` for each i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,20 +46,46 @@ def reduced(ask: Request, result: Form) -> list[Reach]:
 def along_dim(ask: Request, result: Form) -> list[Reach]:
     """All values along the option `dim`, which is one axis or several; along all axes if there is none."""
     default = None if ask.group.work in _OF_ALL_AXES else -1
-    return [along(ask, ask.argument("self"), ask.options.get("dim", default), result)]
+    dims = ask.options.get("dim", default)
+    return [along(ask, 0, None if dims == [] else dims, result)]
 
 
 _OF_ALL_AXES = frozenset(
     f"aten.{name}"
-    for name in ("argmax.default", "argmin.default", "prod.default", "linalg_vector_norm.default")
+    for name in (
+        "argmax.default",
+        "argmin.default",
+        "prod.default",
+        "linalg_vector_norm.default",
+        "median.default",
+    )
 )
+
+
+def along_other_dims(ask: Request, result: Form) -> list[Reach]:
+    """All values along every axis but the option `dim`."""
+    rank = len(ask.inputs[0].shape)
+    dim = ask.options.get("dim", 0) % max(rank, 1)
+    return [along(ask, 0, [axis for axis in range(rank) if axis != dim], result)]
+
+
+def distances(ask: Request, result: Form) -> list[Reach]:
+    """One row of the first input and one of the second."""
+    last = len(result.shape) - 1
+    found = []
+    for index, own in enumerate((last - 1, last)):
+        *lines, rows, columns = ask.inputs[index].shape
+        first = last - 1 - len(lines)
+        leading = [same(size, first + axis) for axis, size in enumerate(lines)]
+        found.append(ask.reach(index, [*leading, same(rows, own), whole(columns)]))
+    return found
 
 
 def along(ask: Request, index: int, dims: int | Sequence[int] | None, result: Form) -> Reach:
     """From an input: all along some axes, and the neuron's own position along the others."""
     shape = ask.inputs[index].shape
     rank = len(shape)
-    given = range(rank) if dims is None or dims == [] else [dims] if isinstance(dims, int) else dims
+    given = range(rank) if dims is None else [dims] if isinstance(dims, int) else dims
     gone = {dim % max(rank, 1) for dim in given}
     kept = [axis for axis in range(rank) if axis not in gone]
     is_kept = len(result.shape) == rank
@@ -101,6 +128,12 @@ def embedded(ask: Request, result: Form) -> list[Reach]:
     return [table, ask.aligned(index, result, skipped=1)]
 
 
+def renormed(ask: Request, result: Form) -> list[Reach]:
+    """The whole row of the weight, and all indices, which say whether the row is scaled."""
+    rows, columns = ask.inputs[0].shape
+    return [ask.reach(0, [same(rows, 0), whole(columns)]), *everything(ask, result)[1:]]
+
+
 def one_hot(ask: Request, result: Form) -> list[Reach]:
     return [ask.aligned(0, result, skipped=1)]
 
@@ -113,6 +146,12 @@ def searched(ask: Request, result: Form) -> list[Reach]:
     axes = [*(same(length, axis) for axis, length in enumerate(lines)), whole(size)]
     sorter = [ask.reach(index, axes) for index in names.get("sorter", [])]
     return [ask.reach(bounds, axes), ask.aligned(ask.argument("self"), result), *sorter]
+
+
+def looked_up(ask: Request, result: Form) -> list[Reach]:
+    """The value, and all others that it is looked for among."""
+    own, others = ask.argument("elements"), ask.argument("test_elements")
+    return [ask.aligned(own, result), everything(ask, result)[others]]
 
 
 def sampled(ask: Request, result: Form) -> list[Reach]:
@@ -171,15 +210,22 @@ def _in_windows(ask: Request, tables: Sequence[torch.Tensor]) -> list[Reach]:
     return [ask.reach(0, [*leading, *(Axis(table, first + nth) for nth, table in enumerate(tables))])]
 
 
+def axes_of_windows(work: str) -> int:
+    """How many axes an operation's windows have, which is in its name, as in `max_pool2d`."""
+    found = re.search(r"(\d)d", work)
+    assert found is not None
+    return int(found[1])
+
+
 def spatial(ask: Request, result: Form) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The sizes of the axes that windows lie along, of the input and of the result."""
-    axes = int(ask.group.work.split("d.")[0].split("d_")[0][-1])
+    axes = axes_of_windows(ask.group.work)
     return ask.inputs[0].shape[-axes:], result.shape[-axes:]
 
 
 def pooling_steps(ask: Request) -> list[tuple[int, int, int, int]]:
     """Kernel, stride, padding and dilation of each axis."""
-    axes = int(ask.group.work.split("d.")[0].split("d_")[0][-1])
+    axes = axes_of_windows(ask.group.work)
     kernel = _each(ask.options["kernel_size"], axes)
     stride = _each(ask.options.get("stride") or kernel, axes)
     padding, dilation = (_each(ask.options.get(name, value), axes) for name, value in _UNSAID)

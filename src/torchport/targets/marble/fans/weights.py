@@ -1,4 +1,4 @@
-"""The weights of synapses, for each kind of weighted sum, and the fan of groups that have their synapses in a list."""
+"""The weights of synapses, for each kind of weighted sum."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchport.targets.marble.fans.request import Fan, Request
+from torchport.targets.marble.fans.request import Request
 from torchport.targets.marble.groups import Form
 
 
@@ -94,17 +94,3 @@ WEIGHTS: dict[str, Callable[[Asked], Weighing]] = {
     "dense": of_dense,
     "convolution": of_convolution,
 }
-
-
-def listed(ask: Request, neurons: Tensor) -> Fan:
-    """The synapses of a group that has them in a list: those of each neuron lie one after the other."""
-    row, bias, flags = ask.arrays["row"].long(), ask.arrays.get("bias"), ask.arrays.get("present")
-    first, count = row[neurons], row[neurons + 1] - row[neurons]
-    nth = torch.arange(int(count.max()) if len(count) else 0)
-    there = nth < count[:, None]
-    place = (first[:, None] + nth).where(there, 0)
-    if flags is not None:
-        there = there & flags[place]
-    source = ask.arrays["source"][place].long().where(there, 0)
-    weight = ask.arrays["weight"][place].where(there, 0)
-    return Fan(source, weight, there, None if bias is None else bias.flatten()[neurons])

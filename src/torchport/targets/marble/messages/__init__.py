@@ -7,20 +7,18 @@ depends on its kind. If somebody observes, every message is made; if not, sums a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 from torch import Tensor
 
 from torchport.errors import ConvertError
 from torchport.targets.marble import works
-from torchport.targets.marble.evaluate import Watch, by_groups
 from torchport.targets.marble.fans.neurons import ELEMENTWISE
-from torchport.targets.marble.groups import Group, Kind, NeuronGraph
+from torchport.targets.marble.groups import Group, Kind
 from torchport.targets.marble.messages import choices, sums, together
 from torchport.targets.marble.messages.delivery import Delivery, Observer
 from torchport.targets.marble.sparse import added_part, has_added, must_fit, own_part
 
-__all__ = ["Observer", "by_messages", "compute"]
+__all__ = ["Observer", "compute"]
 
 Receive = Callable[[Delivery], list[Tensor]]
 RECEIVED: dict[str, Receive] = {
@@ -31,8 +29,12 @@ RECEIVED: dict[str, Receive] = {
     "sparse": sums.sparse,
     "aten.cumsum.default": sums.along_synapses,
     "aten.diff.default": sums.along_synapses,
+    "aten.col2im.default": sums.along_synapses,
     "product": together.product,
     "quotient": together.quotient,
+    "aten.cumprod.default": together.product_so_far,
+    "aten.logcumsumexp.default": together.log_of_sum_so_far,
+    "aten._cdist_forward.default": together.distance,
     "larger": together.larger,
     "smaller": together.smaller,
     **{work: together.along_axes(joined) for work, joined in together.JOINED.items()},
@@ -40,7 +42,7 @@ RECEIVED: dict[str, Receive] = {
     **{f"aten.max_pool{n}d.default": together.largest_in_window for n in (1, 2, 3)},
     **{
         f"aten.{kind}avg_pool{n}d.default": together.average_in_window
-        for kind in ("", "adaptive_")
+        for kind in ("", "adaptive_", "_adaptive_")
         for n in (1, 2, 3)
     },
     **{
@@ -87,19 +89,3 @@ def _with_added(
     must_fit(group, own, inputs[given:])
     (more,) = compute(added_part(group), inputs[given:], arrays, sizes, observe)
     return [own[0] + more.to(own[0].dtype)]
-
-
-def by_messages(
-    graph: NeuronGraph,
-    arrays: Mapping[str, Tensor],
-    inputs: Sequence[Tensor],
-    *,
-    watch: Watch = lambda key, value: value,
-    watch_operations: Watch = lambda key, value: value,
-    state: dict[str, Tensor] | None = None,
-    observe: Observer | None = None,
-) -> list[Tensor]:
-    """The outputs of the graph, which agree with those by groups."""
-    does = partial(compute, observe=observe)
-    watching = {"watch": watch, "watch_operations": watch_operations}
-    return by_groups(graph, arrays, inputs, opened=None, state=state, compute=does, **watching)

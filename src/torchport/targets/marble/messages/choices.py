@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchport.targets.marble import works
+from torchport.targets.marble.fans.patterns import axes_of_windows
 from torchport.targets.marble.messages.delivery import Delivery
 
 A_NUMBER = -1
@@ -89,7 +90,7 @@ def along_dim(given: Delivery, index: Tensor) -> Tensor:
 
 def in_plane(given: Delivery, index: Tensor) -> Tensor:
     """Of an index into the axes that windows lie along."""
-    shape, axes = given.inputs[0].shape, int(given.group.work.split("d.")[0][-1])
+    shape, axes = given.inputs[0].shape, axes_of_windows(given.group.work)
     planes = torch.arange(shape[:-axes].numel()).reshape(*shape[:-axes], *[1] * axes)
     return planes * shape[-axes:].numel() + index
 
@@ -99,6 +100,12 @@ LEFT: Mapping[str, str] = {
     "aten.argmin.default": "gives an index and no value",
     "aten.argsort.default": "gives indices and no values",
     "aten.argsort.stable": "gives indices and no values",
+    "aten.isin.Tensor_Tensor": "gives a flag and no value",
+    "aten.median.default": "says the value that it chooses and not its place",
+    "aten._trilinear.default": "multiplies and adds in one go",
+    "aten._pdist_forward.default": "subtracts before it joins",
+    "aten.embedding_renorm.default": "scales the rows that its indices name",
+    "aten.masked_scatter.default": "which value comes where depends on how many flags are set before",
     "aten.one_hot.default": "compares a value with the numbers of classes",
     "aten.bucketize.Tensor": "compares a value with boundaries, and gives an index",
     "aten.searchsorted.Tensor": "compares a value with boundaries, and gives an index",
@@ -107,9 +114,10 @@ LEFT: Mapping[str, str] = {
     "aten.scatter_reduce.two": "joins what arrives at the same place",
     "aten.grid_sampler_2d.default": "the weights of its synapses are computed from values",
     "aten.embedding_bag.padding_idx": "joins the rows that its indices name",
+    "aten._embedding_bag.default": "joins the rows that its indices name",
     "aten._embedding_bag_forward_only.default": "joins the rows that its indices name",
 }
-"""Selections that are done as `works` does them, with the reason, besides `index_put` if it accumulates."""
+"""What is done as `works` does it, with the reason, besides `index_put` if it accumulates."""
 
 
 def left(given: Delivery) -> list[Tensor]:
@@ -124,9 +132,10 @@ def left(given: Delivery) -> list[Tensor]:
 
 def _table() -> dict[str, Callable[[Delivery], list[Tensor]]]:
     found: dict[str, Any] = dict.fromkeys(MOVED, moved) | dict.fromkeys(LEFT, left)
-    dims = ("topk.default", "sort.default", "sort.stable", "max.dim", "min.dim")
-    found |= {f"aten.{name}": chosen(along_dim) for name in dims}
-    return found | {f"aten.adaptive_max_pool{n}d.default": chosen(in_plane) for n in (1, 2, 3)}
+    dims = "topk.default sort.default sort.stable max.dim min.dim median.dim kthvalue.default cummax.default"
+    found |= {f"aten.{name}": chosen(along_dim) for name in [*dims.split(), "cummin.default"]}
+    pools = ("adaptive_max_pool{}d.default", "max_pool{}d_with_indices.default")
+    return found | {f"aten.{pool.format(n)}": chosen(in_plane) for pool in pools for n in (1, 2, 3)}
 
 
 CHOICES = _table()

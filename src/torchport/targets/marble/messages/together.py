@@ -45,6 +45,7 @@ def product(given: Delivery) -> list[Tensor]:
 
 
 def quotient(given: Delivery) -> list[Tensor]:
+    """The first message times the inverse of the second."""
     return [_combined(given, torch.div)]
 
 
@@ -63,9 +64,11 @@ def _combined(given: Delivery, combine: Callable[[Tensor, Tensor], Tensor]) -> T
 
 
 def function(given: Delivery) -> list[Tensor]:
-    """A function of the one message."""
-    tell_columns(given, list(given.inputs[:1]))
-    return works.compute(given.group, given.inputs, given.arrays, given.sizes)
+    """A function of the one message. The function does not learn where the neurons are."""
+    value, *rest = given.inputs
+    tell_columns(given, [value])
+    (result,) = works.compute(given.group, [value.reshape(-1), *rest], given.arrays, given.sizes)
+    return [result.reshape(value.shape)]
 
 
 def compared(given: Delivery) -> list[Tensor]:
@@ -116,6 +119,9 @@ JOINED: dict[str, Joined] = {
     "aten.prod.dim_int": lambda messages, options: messages.prod(-1),
     "aten.linalg_vector_norm.default": _vector_norm,
     "aten.norm.ScalarOpt_dim": _norm,
+    "aten.norm_except_dim.default": lambda messages, options: _vector_norm(
+        messages, {"ord": options.get("pow", 2)}
+    ),
 }
 
 
@@ -124,6 +130,29 @@ def largest_in_window(given: Delivery) -> list[Tensor]:
     kind = torch.finfo(value.dtype) if value.is_floating_point() else torch.iinfo(value.dtype)
     nothing = -torch.inf if value.is_floating_point() else kind.min
     return [_in_windows(given, value.dtype, nothing, lambda messages: messages.amax(-1))]
+
+
+def product_so_far(given: Delivery) -> list[Tensor]:
+    dtype = getattr(torch, given.ask.results[0].dtype)
+    return [_in_windows(given, dtype, 1, lambda messages: messages.prod(-1))]
+
+
+def log_of_sum_so_far(given: Delivery) -> list[Tensor]:
+    dtype = given.inputs[0].dtype
+    total = _in_windows(given, wide(dtype), -torch.inf, lambda messages: messages.logsumexp(-1))
+    return [total.to(dtype)]
+
+
+def distance(given: Delivery) -> list[Tensor]:
+    """How far the row of messages from one input is from that from the other."""
+    result, power = given.ask.results[0], given.options["p"]
+    total = torch.empty(result.size, dtype=getattr(torch, result.dtype))
+    for start, synapses in given.fans():
+        messages = given.values[synapses.source]
+        given.tell(start, messages)
+        first, second = messages.chunk(2, -1)
+        total[start : start + len(messages)] = _vector_norm(first - second, {"ord": power})
+    return [total.reshape(result.shape)]
 
 
 def average_in_window(given: Delivery) -> list[Tensor]:
