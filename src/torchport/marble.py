@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from torchport.targets.marble.activations import activation, activations, remove_activation
 from torchport.targets.marble.core.adding import NeuronGroup
 from torchport.targets.marble.core.builder import GraphBuilder
 from torchport.targets.marble.core.core import Core
@@ -31,11 +32,14 @@ __all__ = [
     "Neuron",
     "NeuronGroup",
     "Synapse",
+    "activation",
+    "activations",
     "convert_model",
     "load",
     "register_function",
     "register_layer",
     "register_method",
+    "remove_activation",
     "save",
     "unsupported_layer",
 ]

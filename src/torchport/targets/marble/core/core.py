@@ -19,8 +19,10 @@ from torchport.targets.marble.core.adding import Ids, NeuronGroup
 from torchport.targets.marble.core.changes import Change
 from torchport.targets.marble.core.version import Version
 from torchport.targets.marble.core.views import Neurons, Synapses
-from torchport.targets.marble.evaluate import by_groups
+from torchport.targets.marble.evaluate import by_groups, by_messages
 from torchport.targets.marble.groups import Group, NeuronGraph
+from torchport.targets.marble.messages import Observer
+from torchport.targets.marble.synapses import Received, received
 
 REMEMBERED = 100
 """How many changes can be undone."""
@@ -101,11 +103,23 @@ class Core:
         version = self._version
         return by_groups(version.graph, version.arrays, inputs)
 
+    def run_by_messages(self, *inputs: Tensor, observe: Observer | None = None) -> list[Tensor]:
+        """The same, computed neuron by neuron along synapses; `observe` is shown every message."""
+        version = self._version
+        return by_messages(version.graph, version.arrays, inputs, observe=observe)
+
+    def received(self, neuron: int, *inputs: Tensor) -> Received:
+        """What a neuron receives from whom in a run on these inputs, and what it makes of it."""
+        version = self._version
+        version.place(neuron)
+        return received(version.graph, version.arrays, inputs, neuron, version.arrivals)
+
     def step(self, *inputs: Tensor) -> list[Tensor]:
         """The outputs for these inputs; memories go on from where the last step ended."""
-        version, state = self._version, dict(self.state)
-        outputs = by_groups(version.graph, version.arrays, inputs, state=state)
-        self.state = state
+        with self._lock:
+            version, state = self._version, dict(self.state)
+            outputs = by_groups(version.graph, version.arrays, inputs, state=state)
+            self.state = state
         return outputs
 
     def reset(self) -> None:
