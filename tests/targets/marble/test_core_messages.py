@@ -31,7 +31,7 @@ def test_by_messages_after_every_kind_of_change() -> None:
     agree()
     more = core.add_neuron_group(3, name="more", activation="tanh", bias=[1.0, 2.0, 3.0])
     core.connect(sums[2:5], more, torch.randn(3, 3))
-    core.connect(more, [group for group in core.groups() if group.name == "2/linear"][0].ids[:2], 0.5)
+    core.connect(more, next(group for group in core.groups() if group.name == "2/linear").ids[:2], 0.5)
     agree()
 
 

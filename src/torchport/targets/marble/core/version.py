@@ -13,6 +13,7 @@ from torch import Tensor
 from torchport.errors import NeuronError
 from torchport.targets.marble.arrivals import Arrivals
 from torchport.targets.marble.groups import Assembly, Flow, Form, Group, Memory, NeuronGraph, Port, Step
+from torchport.targets.marble.program import Program, program_of
 from torchport.targets.marble.synapses import Synapses, bias_of, synapses_from, synapses_of
 
 
@@ -51,6 +52,11 @@ class Version:
                 inside = [group for body in step.bodies.values() for group in body.groups()]
                 found |= {group.name: step for group in (step.joint, *inside)}
         return found
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The graph as calls, for inputs of the example's sizes."""
+        return program_of(self.graph, self.arrays)
 
     @cached_property
     def arrivals(self) -> Arrivals:
