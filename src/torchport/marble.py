@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from torchport.errors import NeuronError
 from torchport.targets.marble.activations import activation, activations, remove_activation
 from torchport.targets.marble.core.adding import NeuronGroup
 from torchport.targets.marble.core.builder import GraphBuilder
@@ -30,6 +31,7 @@ __all__ = [
     "Core",
     "GraphBuilder",
     "Neuron",
+    "NeuronError",
     "NeuronGroup",
     "Synapse",
     "activation",
@@ -53,22 +55,23 @@ def convert_model(model: nn.Module, example_inputs: Any, *, name: str | None = N
 def save(core: Core, path: str | Path, *, journal: bool = False) -> None:
     """Writes a graph to a `.marble` file, whole or not at all. With a journal, later changes are kept beside it."""
     file = Path(path)
-    checksum = native.save(core, file)
-    if journal:
-        kept = FileJournal(file, checksum)
+    kept = FileJournal(file, native.save(core, file))
+    goes_on = isinstance(core.journal, FileJournal) and core.journal.path == kept.path
+    if journal or goes_on:
         kept.begin()
         core.journal = kept
+    else:
+        kept.path.unlink(missing_ok=True)
 
 
 def load(path: str | Path, *, device: str | None = None, journal: bool = False) -> Core:
     """The graph in a `.marble` file, with the changes that its journal has. Nothing in the file is run."""
     file = Path(path)
-    core, checksum = native.load(file, device)
-    kept = FileJournal(file, checksum)
+    core, writing = native.load(file, device)
+    kept = FileJournal(file, writing)
     for change in kept.changes():
         core.undo() if change.name == "undo" else core.change(change)
     if journal:
-        if not kept.path.is_file():
-            kept.begin()
+        kept.resume()
         core.journal = kept
     return core

@@ -1,7 +1,7 @@
 """A journal beside a `.marble` file: each change is written down before it is made.
 
 After a crash, the file and its journal give the graph before the change or the one after it. A journal belongs to one
-state of the file, by its checksum; if the file was saved anew, an older journal counts no more.
+writing of the file; if the file was saved anew, an older journal counts no more.
 """
 
 from __future__ import annotations
@@ -57,14 +57,22 @@ class FileJournal:
             ) from error
 
     def changes(self) -> Iterator[Change]:
-        """What was written down for this state of the file. A record that a crash cut off was never made."""
-        if not self.path.is_file():
-            return
-        records = list(_records(self.path))
-        if not records or records[0].get("base") != self.base:
-            return
-        for record in records[1:]:
+        """What was written down for this writing of the file. A record that a crash cut off was never made."""
+        for record, _ in self._records()[1:]:
             yield Change(str(record["change"]), _decoded(record["arguments"]))
+
+    def resume(self) -> None:
+        """Goes on after the last whole record, or begins if there is none for this writing of the file."""
+        records = self._records()
+        if records:
+            os.truncate(self.path, records[-1][1])
+        else:
+            self.begin()
+
+    def _records(self) -> list[tuple[dict[str, Any], int]]:
+        """The records, each with the place where it ends; none if the journal is of another writing."""
+        found = list(_records(self.path)) if self.path.is_file() else []
+        return found if found and found[0][0].get("base") == self.base else []
 
 
 def _record(data: dict[str, Any]) -> bytes:
@@ -75,7 +83,7 @@ def _record(data: dict[str, Any]) -> bytes:
 _HEAD = 8 + 1 + 16 + 1
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def _records(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
     data, at = path.read_bytes(), 0
     while at < len(data):
         head, start = data[at : at + _HEAD], at + _HEAD
@@ -90,8 +98,8 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             return
         if hashlib.sha256(body).hexdigest()[:16].encode() != head[9:25]:
             raise _damaged(path, at)
-        yield json.loads(body)
         at = end + 1
+        yield json.loads(body), at
 
 
 def _damaged(path: Path, at: int) -> NeuronError:

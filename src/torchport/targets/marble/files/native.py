@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -30,7 +31,7 @@ STATE = "state:"
 
 
 def save(core: Core, path: Path) -> str:
-    """Writes the graph as it is now, whole or not at all, and gives its checksum."""
+    """Writes the graph as it is now, whole or not at all, and gives the name of this writing, which no other has."""
     version = core.version
     arrays = {name: _plain(array) for name, array in version.arrays.items()}
     arrays |= {f"{STATE}{name}": _plain(value) for name, value in core.state.items()}
@@ -48,11 +49,12 @@ def save(core: Core, path: Path) -> str:
         },
         allow_nan=False,
     )
-    checksum = _checksum(structure, arrays)
-    header = {"format": FORMAT, "version": str(VERSION), "structure": structure, "checksum": checksum}
+    writing = uuid4().hex
+    header = {"format": FORMAT, "version": str(VERSION), "structure": structure, "writing": writing}
+    header["checksum"] = _checksum(structure, arrays)
     with atomic_write(path) as temporary:
         save_file(arrays, temporary, header)
-    return checksum
+    return writing
 
 
 def _plain(array: Tensor) -> Tensor:
@@ -65,11 +67,10 @@ def _plain(array: Tensor) -> Tensor:
 
 
 def load(path: Path, device: str | None = None) -> tuple[Core, str]:
-    """The graph in a file, and its checksum; NeuronError if the file cannot be trusted."""
+    """The graph in a file, and the name of its writing; NeuronError if the file cannot be trusted."""
     header, arrays = _read(path)
     data = _structure(header, path)
-    checksum = _checksum(header["structure"], arrays)
-    if checksum != header.get("checksum"):
+    if _checksum(header["structure"], arrays) != header.get("checksum"):
         raise _unreadable(path, "its checksum is wrong: it was changed or damaged after it was written")
     try:
         graph = graph_from(data["graph"])
@@ -83,7 +84,7 @@ def load(path: Path, device: str | None = None) -> tuple[Core, str]:
         raise _unreadable(path, f"{type(error).__name__}: {error}") from error
     core = Core(graph, version.arrays, names=names, state=state)
     core.continue_from(version)
-    return _placed(core, data.get("devices", {}), device), checksum
+    return _placed(core, data.get("devices", {}), device), header.get("writing", "")
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
