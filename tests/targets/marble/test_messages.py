@@ -76,6 +76,7 @@ def test_nan_comes_through_as_it_does_at_once(case: Case) -> None:
         assert_agree(work, inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "least"),
     [(torch.float16, 190), (torch.bfloat16, 190), (torch.float32, 200), (torch.int64, 100), (torch.bool, 60)],

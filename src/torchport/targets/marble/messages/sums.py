@@ -10,7 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from torchport.targets.marble import works
-from torchport.targets.marble.fans import Fan, fan
+from torchport.targets.marble.fans import reaches
+from torchport.targets.marble.fans.reach import Rows
+from torchport.targets.marble.fans.request import coordinates
 from torchport.targets.marble.fans.weights import kernels
 from torchport.targets.marble.messages.delivery import Delivery, portions, wide
 from torchport.targets.marble.messages.together import columns
@@ -63,10 +65,10 @@ def convolution(given: Delivery) -> list[Tensor]:
     rows = rows.reshape(parts, channels // parts, rows.shape[1])
     total = torch.empty(samples, parts, channels // parts, spots, dtype=wide(dtype))
     for start, stop in portions(parts if samples else 0, spots * rows.shape[2]):
-        synapses = _of_first_channels(given, range(start, stop), channels // parts, spots)
+        windows = _of_first_channels(given, range(start, stop), channels // parts, spots)
         for sample, values in enumerate(given.inputs[0].flatten(1).to(wide(dtype))):
-            seen = values.index_select(0, synapses.source.flatten()).reshape(synapses.source.shape)
-            seen = seen if synapses.present is None else seen.where(synapses.present, 0)
+            seen = values.index_select(0, windows.source.flatten()).reshape(windows.source.shape)
+            seen = seen if windows.present is None else seen.where(windows.present, 0)
             first = (sample * parts + start) * rows.shape[1] * spots
             seen = seen.reshape(stop - start, spots, rows.shape[2])
             total[sample, start:stop] = _filtered(given, first, seen, rows[start:stop])
@@ -76,10 +78,13 @@ def convolution(given: Delivery) -> list[Tensor]:
     return [total.to(dtype).reshape(result.shape)]
 
 
-def _of_first_channels(given: Delivery, parts: range, each: int, spots: int) -> Fan:
-    """The synapses of the first channel of some parts, which the others of the part share, in the first sample."""
+def _of_first_channels(given: Delivery, parts: range, each: int, spots: int) -> Rows:
+    """The windows of the first channel of some parts, which the others of the part share, in the first sample."""
+    (result,) = given.ask.results
+    (reach,) = reaches(given.ask, result)
     part = torch.arange(parts.start, parts.stop)
-    return fan(given.ask, ((part * each * spots)[:, None] + torch.arange(spots)).flatten())
+    neurons = ((part * each * spots)[:, None] + torch.arange(spots)).flatten()
+    return reach.rows(coordinates(neurons, result.shape), len(neurons))
 
 
 def _filtered(given: Delivery, first: int, seen: Tensor, rows: Tensor) -> Tensor:
