@@ -178,6 +178,15 @@ def test_an_observer_sees_every_message_of_a_weighted_sum(case: Case) -> None:
     assert shown == counts.synapses(Work(bare, work.inputs, work.arrays).ask)
 
 
+def test_a_removed_synapse_of_one_channel_is_there_in_the_others() -> None:
+    work = computing(next(each for each in CASES if str(each) == "conv2d.default groups"))[0]
+    present = torch.ones(6, 2, 3, 3, dtype=torch.bool)
+    present[0, 1] = present[4, 0, 2] = False
+    arrays = {"w": work.arrays[work.group.weights["weight"]] * present, "flags": present}
+    group = Group(**{**vars(work.group), "weights": {"weight": "w", "present": "flags"}})
+    assert_agree(Work(group, work.inputs, arrays))
+
+
 def test_every_work_whose_synapses_are_known_is_done_by_messages() -> None:
     assert set(PATTERNS) - set(messages.RECEIVED) == set()
 

@@ -14,6 +14,7 @@ from tests.targets.marble.graphs import Converted, converted
 from torchport.targets.marble.arrivals import Arrivals
 from torchport.targets.marble.counts import Counts
 from torchport.targets.marble.evaluate import by_groups, by_messages
+from torchport.targets.marble.fans import fan
 from torchport.targets.marble.groups import Kind
 from torchport.targets.marble.synapses import synapses_of
 
@@ -108,5 +109,5 @@ def test_every_group_of_a_transformer_can_be_walked_neuron_by_neuron() -> None:
                 assert len(into.source) > 0
                 assert (into.source < group.first).all()
                 assert (into.source >= 0).all()
-            each = len(into.source) + (into.bias is not None)
+            each = fan(arrivals.request(group.name, subject.arrays), range(1)).count
             assert count.of(group.name) == each * group.neurons
