@@ -45,6 +45,7 @@ def test_removed_synapses_are_not_counted() -> None:
         assert synapses(fewer.ask) == enumerated(fewer) < synapses(work.ask)
 
 
+@pytest.mark.slow
 def test_a_large_convolution_is_counted_at_its_margins_too() -> None:
     made = converted(nn.Conv2d(64, 64, 3, padding=1), torch.randn(1, 64, 56, 56))
     assert Counts(made.graph, made.arrays).total() == 64 * 64 * (3 * 56 - 2) ** 2 + 64 * 56 * 56
@@ -66,6 +67,7 @@ def convolution(made: Converted) -> str:
     return next(group.name for group in made.graph.groups() if group.work == "convolution")
 
 
+@pytest.mark.slow
 def test_synapses_from_nobody_are_not_counted() -> None:
     made = converted(Padded(), torch.randn(1, 2, 4, 5))
     count = Counts(made.graph, made.arrays)
@@ -76,6 +78,7 @@ def test_synapses_from_nobody_are_not_counted() -> None:
     assert count.of(convolution(made)) == 3 * 2 * (2 * 4 - 1) * (2 * 5 - 1) + 3 * 20
 
 
+@pytest.mark.slow
 def test_removed_synapses_and_those_from_nobody_are_not_counted() -> None:
     made = converted(Padded(), torch.randn(1, 2, 4, 5))
     flags = torch.ones(3, 2, 2, 2, dtype=torch.bool)

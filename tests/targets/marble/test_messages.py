@@ -77,6 +77,7 @@ def test_nan_comes_through_as_it_does_at_once(case: Case) -> None:
         assert_agree(work, inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "least"),
     [(torch.float16, 190), (torch.bfloat16, 190), (torch.float32, 200), (torch.int64, 100), (torch.bool, 60)],
@@ -176,6 +177,15 @@ def test_an_observer_sees_every_message_of_a_weighted_sum(case: Case) -> None:
     torch.testing.assert_close(total, expected.flatten())
     shown = sum(int((sent != 0).sum()) for _, sent in observed.messages)
     assert shown == counts.synapses(Work(bare, work.inputs, work.arrays).ask)
+
+
+def test_a_removed_synapse_of_one_channel_is_there_in_the_others() -> None:
+    work = computing(next(each for each in CASES if str(each) == "conv2d.default groups"))[0]
+    present = torch.ones(6, 2, 3, 3, dtype=torch.bool)
+    present[0, 1] = present[4, 0, 2] = False
+    arrays = {"w": work.arrays[work.group.weights["weight"]] * present, "flags": present}
+    group = Group(**{**vars(work.group), "weights": {"weight": "w", "present": "flags"}})
+    assert_agree(Work(group, work.inputs, arrays))
 
 
 def test_every_work_whose_synapses_are_known_is_done_by_messages() -> None:

@@ -13,6 +13,8 @@ from torchport.targets.marble.evaluate import by_messages
 from torchport.targets.marble.groups import Assembly, Form, Group, Kind, NeuronGraph, Port
 from torchport.targets.marble.synapses import received, synapses_from, synapses_of
 
+pytestmark = pytest.mark.slow
+
 
 class Small(nn.Module):
     """A window, a view, a slice, a concatenation, a product, a choice, and padding that has a value."""

@@ -6,7 +6,7 @@ are places in the inputs of the group, laid end to end; whose neurons they are i
 
 from __future__ import annotations
 
-from torchport.targets.marble.fans.neurons import fan, is_sum, reaches
+from torchport.targets.marble.fans.neurons import fan, reaches
 from torchport.targets.marble.fans.request import Fan, Request, form_of, request
 
-__all__ = ["Fan", "Request", "fan", "form_of", "is_sum", "reaches", "request"]
+__all__ = ["Fan", "Request", "fan", "form_of", "reaches", "request"]

@@ -106,10 +106,6 @@ def reaches(ask: Request, result: Form) -> list[Reach]:
     return PATTERNS[group.work](ask, result)
 
 
-def is_sum(ask: Request) -> bool:
-    return ask.group.kind is Kind.WEIGHTED_SUM
-
-
 def fan(ask: Request, neurons: Tensor | range, index: int = 0) -> Fan:
     """The synapses into some neurons of one of the group's results, which are counted from 0."""
     if isinstance(neurons, range):
@@ -121,7 +117,7 @@ def fan(ask: Request, neurons: Tensor | range, index: int = 0) -> Fan:
     found = [reach.rows(place, len(neurons)) for reach in reaches(ask, result)]
     source = _beside([rows.source for rows in found], len(neurons))
     present = _present(found)
-    if not is_sum(ask):
+    if ask.group.kind is not Kind.WEIGHTED_SUM:
         return Fan(source, present=present)
     weigh = WEIGHTS.get(ask.group.work)
     if weigh is None:

@@ -37,7 +37,7 @@ def moved(given: Delivery) -> list[Tensor]:
     """The operation on places instead of values; an argument that is a number has a place of its own."""
     names, ask = MOVED[given.group.work], given.ask
     if given.options.get("accumulate"):
-        return works.compute(given.group, given.inputs, given.arrays, given.sizes)
+        return left(given)
     inputs, options = list(given.inputs), dict(given.options)
     number = [options[name] for name in names if name in options]
     options |= {name: A_NUMBER for name in names if name in options}
@@ -126,7 +126,9 @@ def left(given: Delivery) -> list[Tensor]:
         for index in range(len(given.ask.results)):
             before = sum(form.size for form in given.ask.results[:index])
             for start, synapses in given.fans(index):
-                given.tell(before + start, given.values[synapses.source])
+                messages = given.values[synapses.source]
+                present = synapses.present
+                given.tell(before + start, messages if present is None else messages.where(present, 0))
     return works.compute(given.group, given.inputs, given.arrays, given.sizes)
 
 

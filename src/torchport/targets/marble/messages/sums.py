@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from torchport.targets.marble import works
-from torchport.targets.marble.fans import fan
+from torchport.targets.marble.fans import reaches
+from torchport.targets.marble.fans.reach import Rows
+from torchport.targets.marble.fans.request import coordinates
 from torchport.targets.marble.fans.weights import kernels
 from torchport.targets.marble.messages.delivery import Delivery, portions, wide
 from torchport.targets.marble.messages.together import columns
@@ -52,48 +55,68 @@ def dense(given: Delivery) -> list[Tensor]:
 
 
 def convolution(given: Delivery) -> list[Tensor]:
-    """A message from every value in the window. All channels of a part see the same windows."""
+    """A message from every value in the window. All channels of a part of the channels see the same windows."""
     how, weight, bias = given.options, given.own["weight"], given.own.get("bias")
     (result,) = given.ask.results
     dtype = getattr(torch, result.dtype)
     samples, channels, *sizes = result.shape
-    rows = kernels(weight, how["transposed"], how["groups"]).to(wide(dtype))
-    each = channels // how["groups"]
-    total = torch.empty(samples, channels, math.prod(sizes), dtype=wide(dtype))
-    for part in range(how["groups"]):
-        for sample, seen in enumerate(_windows(given, part * each, total.shape[2])):
-            first = (sample * channels + part * each) * seen.shape[0]
-            own = rows[part * each : (part + 1) * each]
-            total[sample, part * each : (part + 1) * each] = _filtered(given, first, seen.to(own.dtype), own)
+    spots, parts = math.prod(sizes), how["groups"]
+    rows = kernels(weight, how["transposed"], parts).to(wide(dtype))
+    rows = rows.reshape(parts, channels // parts, rows.shape[1])
+    total = torch.empty(samples, parts, channels // parts, spots, dtype=wide(dtype))
+    for start, stop in portions(parts if samples else 0, spots * rows.shape[2]):
+        windows = _of_first_channels(given, range(start, stop), channels // parts, spots)
+        for sample, values in enumerate(given.inputs[0].flatten(1).to(wide(dtype))):
+            seen = values.index_select(0, windows.source.flatten()).reshape(windows.source.shape)
+            seen = seen if windows.present is None else seen.where(windows.present, 0)
+            first = (sample * parts + start) * rows.shape[1] * spots
+            seen = seen.reshape(stop - start, spots, rows.shape[2])
+            total[sample, start:stop] = _filtered(given, first, seen, rows[start:stop])
+    total = total.reshape(samples, channels, spots)
     if bias is not None:
         total += bias[:, None]
     return [total.to(dtype).reshape(result.shape)]
 
 
-def _windows(given: Delivery, channel: int, spots: int) -> list[Tensor]:
-    """For each sample, what a channel sees: `[spots, synapses]`, with 0 beyond the margin."""
-    (value,) = given.inputs
-    if not len(value):
-        return []
-    synapses = fan(given.ask, range(channel * spots, (channel + 1) * spots))
-    found = []
-    for sample in value.flatten(1):
-        seen = sample.index_select(0, synapses.source.flatten()).reshape(synapses.source.shape)
-        found.append(seen if synapses.present is None else seen.where(synapses.present, 0))
-    return found
+def _of_first_channels(given: Delivery, parts: range, each: int, spots: int) -> Rows:
+    """The windows of the first channel of some parts, which the others of the part share, in the first sample."""
+    (result,) = given.ask.results
+    (reach,) = reaches(given.ask, result)
+    part = torch.arange(parts.start, parts.stop)
+    neurons = ((part * each * spots)[:, None] + torch.arange(spots)).flatten()
+    return reach.rows(coordinates(neurons, result.shape), len(neurons))
+
+
+def _in_order(parts: int, channels: int, synapses: int) -> Iterator[tuple[range, int, int]]:
+    """Some whole parts at a time, if they are small, or some channels of one part."""
+    for first, last in portions(parts, channels * synapses):
+        for start, stop in portions(channels, synapses * (last - first)):
+            yield range(first, last), start, stop
+
+
+def _tell_each_channel(given: Delivery, first: int, messages: Tensor, place: tuple[int, int, int]) -> None:
+    """Shows messages `[parts, channels, spots, synapses]`; neurons are in a row if whole channels are there."""
+    channel, begin, spots = place
+    shown = messages.flatten(0, 1)
+    if shown.shape[1] == spots:
+        given.tell(first + channel * spots, shown.flatten(0, 1))
+        return
+    for nth, own in enumerate(shown, channel):
+        given.tell(first + nth * spots + begin, own)
 
 
 def _filtered(given: Delivery, first: int, seen: Tensor, rows: Tensor) -> Tensor:
-    """The sums of some channels: `[channels, spots]`."""
+    """The sums of some parts: of `[parts, spots, synapses]` and `[parts, channels, synapses]`."""
     if given.observe is None:
-        return rows @ seen.T
-    total = rows.new_empty(len(rows), len(seen))
-    for start, stop in portions(len(rows), seen.numel()):
-        for begin, end in portions(len(seen), seen.shape[1] * (stop - start)):
-            messages = rows[start:stop, None] * seen[begin:end]
-            torch.sum(messages, -1, out=total[start:stop, begin:end])
-            for nth, own in enumerate(messages, start):
-                given.tell(first + nth * len(seen) + begin, own)
+        return rows @ seen.mT
+    parts, channels, synapses = rows.shape
+    total = rows.new_empty(parts, channels, seen.shape[1])
+    for nth, start, stop in _in_order(parts, channels, seen[0].numel()):
+        for begin, end in portions(seen.shape[1], synapses * (stop - start) * len(nth)):
+            own = slice(nth.start, nth.stop)
+            messages = rows[own, start:stop, None] * seen[own, None, begin:end]
+            total[own, start:stop, begin:end] = messages.sum(-1)
+            _tell_each_channel(given, first, messages, (nth.start * channels + start, begin, seen.shape[1]))
     return total
 
 

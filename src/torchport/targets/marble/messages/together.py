@@ -126,10 +126,9 @@ JOINED: dict[str, Joined] = {
 
 
 def largest_in_window(given: Delivery) -> list[Tensor]:
-    value = given.inputs[0]
-    kind = torch.finfo(value.dtype) if value.is_floating_point() else torch.iinfo(value.dtype)
-    nothing = -torch.inf if value.is_floating_point() else kind.min
-    return [_in_windows(given, value.dtype, nothing, lambda messages: messages.amax(-1))]
+    dtype = given.inputs[0].dtype
+    nothing = -torch.inf if dtype.is_floating_point else torch.iinfo(dtype).min
+    return [_in_windows(given, dtype, nothing, lambda messages: messages.amax(-1))]
 
 
 def product_so_far(given: Delivery) -> list[Tensor]:
@@ -184,10 +183,8 @@ def _divisor(given: Delivery) -> Tensor:
         return torch.tensor(ask.options["divisor_override"])
     if "adaptive" in given.group.work:
         (reach,) = reaches(ask, result)
-        counts = [
-            (axis.table >= 0).sum(1) for axis in reach.axes if axis.table.ndim and axis.along is not None
-        ]
-        counts = counts[-len(spatial(ask, result)[0]) :]
+        windows = reach.axes[-len(spatial(ask, result)[0]) :]
+        counts = [(axis.table >= 0).sum(1) for axis in windows]
     else:
         is_padded = ask.options.get("count_include_pad", True)
         along = zip(*spatial(ask, result), pooling_steps(ask), strict=True)
