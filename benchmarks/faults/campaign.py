@@ -1,7 +1,8 @@
 """Planting: for each kind of fault and model one place that it can be in, by each way that it can get there.
 
-Ways: `graph` is a mistake of the converter, `weights` a wrong file, `source` an edit of the generated Rust. The place
-is picked at random, always the same for the same kind and model, among those where the fault has an effect.
+Ways: `graph` is a mistake of the converter, `weights` a wrong file, `source` an edit of the generated Rust, `neurons`
+one of a group of neurons. The place is picked at random, always the same for the same kind and model, among those
+where the fault has an effect.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,17 @@ from torchport.errors import TorchportError
 from torchport.porting.conversion import converted
 from torchport.porting.port import Port
 from torchport.targets.base import Artifact, Options, Target
+from torchport.targets.marble.convert import Converted, convert
+from torchport.targets.marble.evaluate import by_groups
+from torchport.targets.marble.groups import Group
+from torchport.targets.marble.stored import load_graph, save_graph
 from torchport.targets.registry import DEFAULT, find_target, options_for
 from torchport.trace.writing import read_tensors, write_tensors
 
 from . import in_operations, in_places
-from .effect import Effect, effect_of, first_call
+from .effect import Effect, effect_of, effect_while, first_call
 from .in_layers import GRAPH
+from .in_neurons import NEURONS, with_group
 from .in_source import SOURCE, Edit, untie
 from .in_weights import WEIGHTS, Stored
 from .models import MODELS
@@ -125,6 +131,7 @@ class Subject:
             ("graph", self._in_graph(kind)),
             ("weights", self._in_weights(kind)),
             ("source", self._in_source(kind)),
+            ("neurons", self._in_neurons(kind)),
         ):
             chance = random.Random(f"{kind} {self.name} {way}")
             places = list(found)
@@ -215,6 +222,47 @@ class Subject:
         readers = {key for key, module in graph.modules.items() if name in module.params.values()}
         culprit = first_call(self.capture.plan, readers)
         return Planted(kind, self.name, "source", "untie", name, culprit, effect, edit=edit)
+
+    def _in_neurons(self, kind: str) -> Iterator[Callable[[], Planted]]:
+        if self.to != "marble":
+            return
+        for change in NEURONS.get(kind, ()):
+            for group in self.neurons.graph.groups():
+                changed = change(group)
+                if changed is not None:
+                    yield partial(self._rewired, kind, change.__name__, changed)
+
+    def _rewired(self, kind: str, fault: str, changed: Group) -> Planted:
+        arrays = {**self.capture.weights, **self.neurons.made}
+        graph = with_group(self.neurons.graph, changed)
+        effect = effect_while(
+            self.capture,
+            self.capture.plan,
+            lambda watch, inputs: by_groups(graph, arrays, inputs, watch=watch),
+        )
+        return Planted(
+            kind,
+            self.name,
+            "neurons",
+            fault,
+            changed.name,
+            changed.layer,
+            effect,
+            edit=lambda project: save_graph(project, with_group(load_graph(project), changed, keep=True)),
+        )
+
+    @cached_property
+    def neurons(self) -> Converted:
+        """The model as a graph of neurons."""
+        shapes = {
+            item.name: tuple(self.capture.golden[key].shape)
+            for item, key in zip(
+                self.capture.graph.root.inputs,
+                self.capture.plan.calls[self.capture.plan.root].inputs,
+                strict=True,
+            )
+        }
+        return convert(self.capture.graph, shapes)
 
     def _planted(self, kind: str, way: str, fault: str, site: Site, **rest: Any) -> Planted:
         culprit = first_call(self.capture.plan, {site.module})

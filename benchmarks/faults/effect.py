@@ -6,13 +6,13 @@ So it is known before the port runs that a fault is one, how large it is beside 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 
 from torchport.capture.graph import Graph
-from torchport.capture.interpret import Interpreter
+from torchport.capture.interpret import Interpreter, Watch
 from torchport.capture.plan import Plan, make_plan
 from torchport.capture.recorder import Capture
 
@@ -40,6 +40,15 @@ NOTHING = Effect(0.0, None)
 def effect_of(capture: Capture, graph: Graph, weights: Mapping[str, torch.Tensor]) -> Effect:
     """The effect of computing with this graph and these weights instead of those that were captured."""
     plan = make_plan(graph)
+    return effect_while(
+        capture, plan, lambda watch, inputs: Interpreter(graph, weights, plan, watch).run(inputs)
+    )
+
+
+def effect_while(
+    capture: Capture, plan: Plan, run: Callable[[Watch, list[torch.Tensor]], list[torch.Tensor]]
+) -> Effect:
+    """The effect of whatever runs the model on its inputs, and shows each value of a call."""
     owners = _owners(plan)
     found: list[Effect] = []
 
@@ -52,9 +61,8 @@ def effect_of(capture: Capture, graph: Graph, weights: Mapping[str, torch.Tensor
         return golden
 
     inputs = [capture.golden[key] for key in capture.plan.calls[plan.root].inputs]
-    running = Interpreter(graph, weights, plan, watch)
     try:
-        running.run(inputs)
+        run(watch, inputs)
     except (RuntimeError, IndexError, ValueError):
         # It does not even run: shapes do not fit. What ran before was right, or is in `found`.
         return found[0] if found else Effect(math.inf, None)

@@ -75,6 +75,8 @@ def convolutions() -> Iterator[Case]:
     yield nn.Conv3d(2, 4, (1, 2, 3), stride=(1, 2, 1), padding=(0, 1, 1), groups=2), (rand(1, 2, 3, 5, 6),)
     yield nn.ConvTranspose1d(4, 6, 3, stride=2, padding=1, output_padding=1), (rand(2, 4, 5),)
     yield nn.ConvTranspose2d(4, 6, 3, stride=(2, 1), dilation=2, groups=2, bias=False), (image,)
+    yield Fn(lambda x, w: F.conv2d(x, w - w.mean(0), w[:, 0, 0, 0], padding=1)), (image, rand(6, 4, 3, 3))
+    yield Fn(lambda x, w: F.conv_transpose1d(x, w * 2)), (rand(4, 5), rand(4, 2, 3))
     yield nn.Sequential(nn.Conv2d(4, 3, 3), nn.Flatten(), nn.Linear(3 * 7 * 6, 5)), (image,)
 
 

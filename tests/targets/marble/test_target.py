@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import torchport
 from torchport import Port
 from torchport.errors import CaptureError, ManifestError, UsageError
 from torchport.targets.marble.target import compute
+from torchport.targets.registry import find_target, options_for
+from torchport.trace.reading import Trace
 
 from ..conformance import SABOTAGE, model_and_inputs
 
@@ -41,8 +44,11 @@ def coarser_norm(assembly: dict[str, Any]) -> None:
             group["options"]["bias"] = 1e-3
 
 
-def test_by_messages_it_is_proven_on_its_inputs_and_on_those_of_another_length(tmp_path: Path) -> None:
-    port = ported(tmp_path, by="messages")
+@pytest.mark.parametrize("options", [{"by": "messages"}, {"opened": True}], ids=["messages", "opened"])
+def test_it_is_proven_on_its_inputs_and_on_those_of_another_length(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    port = ported(tmp_path, **options)
     assert port.check().passed
     torch.manual_seed(3)
     assert port.check((torch.randn(7, 24), torch.rand(24))).passed
@@ -106,6 +112,27 @@ def test_inputs_of_another_kind_are_refused(tmp_path: Path) -> None:
     ]:
         with pytest.raises(CaptureError, match="TP0208"):
             compute(folder, inputs)
+
+
+def test_a_graph_whose_shapes_do_not_fit_is_converted_and_stops_in_the_layer_that_is_wrong(
+    tmp_path: Path,
+) -> None:
+    model, inputs = model_and_inputs()
+    capture = torchport.record(model, inputs, name="net")
+    modules = dict(capture.graph.modules)
+    (node,) = modules["head"].nodes
+    turned = replace(node, op="aten.mm.default", args=node.args[:1] * 2)
+    modules["head"] = replace(modules["head"], nodes=(turned,))
+    target = find_target("marble")
+    wrong = target.convert(
+        replace(capture.graph, modules=modules), capture.weights, tmp_path / "marble", options_for(target, {})
+    )
+    assert not wrong.todos
+    trace = capture.save(tmp_path)["trace"]
+    stopped = wrong.run(trace, "chained", tmp_path / "run.safetensors")
+    assert stopped is not None and "mat1 and mat2 shapes cannot be multiplied" in stopped.message
+    with Trace(tmp_path / "run.safetensors") as run:
+        assert run.has("blocks.0#1") and not run.has("head")
 
 
 class Odd(nn.Module):

@@ -218,9 +218,9 @@ class Composer:
 
     def _forms(self, group: Group, inputs: Sequence[Value]) -> tuple[Form, ...]:
         """The forms of a group's results, found with tensors that have no numbers."""
-        arrays = {name: _empty(self.forms[name]) for name in group.weights.values()}
+        arrays = {name: empty(self.forms[name]) for name in group.weights.values()}
         with torch.device("meta"):
-            found = works.compute(group, [_empty(value.form) for value in inputs], arrays, self.sizes)
+            found = works.compute(group, [empty(value.form) for value in inputs], arrays, self.sizes)
         return tuple(Form(tuple(one.shape), dtype_name(one.dtype)) for one in found)
 
     def array(self, name: str, tensor: Tensor) -> Weight:
@@ -234,7 +234,7 @@ def _named(**weights: Weight | None) -> dict[str, Weight]:
     return {name: weight for name, weight in weights.items() if weight is not None}
 
 
-def _empty(form: Form) -> Tensor:
+def empty(form: Form) -> Tensor:
     return torch.empty(form.shape, dtype=getattr(torch, form.dtype), device="meta")
 
 

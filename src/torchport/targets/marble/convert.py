@@ -17,7 +17,7 @@ from torchport.capture.control_flow import CONTROL_FLOW
 from torchport.capture.plan import make_plan
 from torchport.targets.base import Todo
 from torchport.targets.marble.composer import Composer, Unsupported, Value, Weight
-from torchport.targets.marble.expansion import assembled, expanded
+from torchport.targets.marble.expansion import Unfitting, assembled, expanded
 from torchport.targets.marble.groups import (
     Border,
     Flow,
@@ -240,6 +240,8 @@ class _Conversion:
             results = expanded(composer, node.op, args, kwargs)
         except Unsupported as error:
             return self._todo(node, module, place, error.reason)
+        except Unfitting:
+            return self._unfitting(node, args, kwargs, place)
         return self._added(composer, node.op, args, kwargs, results, node.source)
 
     def _remembering(self, args: tuple[Any, ...], place: _Place, node: g.Node) -> tuple[Any, ...]:
@@ -255,6 +257,15 @@ class _Conversion:
                 self.steps.append(Memory(group, state.port, Port(end, index + 1)))
                 states[index] = Value(Port(name), state.form)
         return (value, states if isinstance(given, list | tuple) else states[0], *rest)
+
+    def _unfitting(
+        self, node: g.Node, args: tuple[Any, ...], kwargs: dict[str, Any], place: _Place
+    ) -> list[Value]:
+        """An operation without groups, which says what does not fit when it is run."""
+        composer = self._composer(operation_key(place.prefix, node.name), place)
+        step = assembled(composer, node.op, args, kwargs, [], node.source)
+        self.steps.append(step)
+        return self._results(step.name, node)
 
     def _composer(self, prefix: str, place: _Place) -> Composer:
         return Composer(prefix, place.layer, self.sizes, self.first)
@@ -280,8 +291,12 @@ class _Conversion:
         layer = module.path or self.graph.root.class_name
         reason = f"{module.class_name} is not supported for conversion: {layer} has {node.op}, {why}"
         self.todos.append(Todo(op=node.op, layer=layer, source=node.source, reason=reason))
+        return self._results(f"{operation_key(place.prefix, node.name)}!", node)
+
+    def _results(self, step: str, node: g.Node) -> list[Value]:
+        """The results of a step that has no groups to say what they are."""
         return [
-            Value(Port(f"{operation_key(place.prefix, node.name)}!", index), self._form(meta))
+            Value(Port(step, index), self._form(meta))
             for index, meta in enumerate(node.outputs)
             if meta is not None
         ]

@@ -151,7 +151,8 @@ class _Run:
         return self.values[port.group][port.index]
 
     def _assembly(self, step: Assembly) -> list[Tensor]:
-        if step.operation is None or self.opened is None or step.name in self.opened:
+        is_opened = self.opened is None or step.name in self.opened
+        if step.operation is None or (is_opened and step.outputs):
             return self._one_by_one(step)
         args, kwargs = (self._settled(given) for given in (step.args, step.kwargs))
         result = operations.overload(step.operation)(*args, **kwargs)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from torchport.capture import graph as g
 from torchport.capture import operations
-from torchport.targets.marble.composer import Composer, Unsupported, Value, Weight
+from torchport.targets.marble import works
+from torchport.targets.marble.composer import Composer, Unsupported, Value, Weight, empty
 from torchport.targets.marble.groups import Array, Assembly
 from torchport.targets.marble.recipes import RECIPES
 
@@ -19,8 +22,32 @@ def expanded(
     recipe = RECIPES.get(operation)
     if recipe is None:
         raise Unsupported("which no recipe expresses as neurons")
-    made = recipe(composer, **operations.given(operation, args, kwargs))
+    try:
+        made = recipe(composer, **operations.given(operation, args, kwargs))
+    except RuntimeError as error:
+        _must_fit(operation, args, kwargs, composer.sizes, error)
+        raise
     return made if isinstance(made, list) else [made]
+
+
+class Unfitting(Exception):
+    """An operation whose operands do not fit together: torch would not do it either."""
+
+
+def _must_fit(
+    operation: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], sizes: works.Sizes, error: RuntimeError
+) -> None:
+    """Unfitting if torch refuses operands of these shapes, too; otherwise the recipe is at fault."""
+
+    def without_values(leaf: Any) -> Any:
+        return empty(leaf.form) if isinstance(leaf, Value | Weight) else works.settled(leaf, sizes)
+
+    given, named = (g.map_args(some, without_values) for some in (args, dict(kwargs)))
+    try:
+        with torch.device("meta"):
+            operations.overload(operation)(*given, **named)
+    except RuntimeError:
+        raise Unfitting(str(error)) from error
 
 
 def assembled(

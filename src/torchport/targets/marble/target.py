@@ -46,6 +46,8 @@ _FACTS = "facts.json"
 class MarbleOptions(Options):
     by: Literal["groups", "messages"] = "groups"
     """How the graph is evaluated: a call for each assembly of groups, or neuron by neuron along synapses."""
+    opened: bool = False
+    """Whether by groups each group is done on its own, and not its whole assembly by one operation."""
 
 
 class Facts(BaseModel):
@@ -54,6 +56,7 @@ class Facts(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     by: Literal["groups", "messages"]
+    opened: bool
     todos: tuple[Todo, ...]
 
 
@@ -80,7 +83,7 @@ class MarbleTarget:
         if weights is not None:
             save_arrays(folder, {**_wanted(graph, weights, folder), **made.made})
         artifact = MarbleArtifact(folder)
-        artifact.keep(Facts(by=options.by, todos=made.todos))
+        artifact.keep(Facts(by=options.by, opened=options.opened, todos=made.todos))
         return artifact
 
     def open(self, folder: Path, name: str) -> MarbleArtifact:
@@ -149,7 +152,7 @@ class MarbleArtifact:
         graph, _ = self._graphs()
         made = edited.changes() if isinstance(edited, MarbleArtifact) else []
         if isinstance(edited, MarbleArtifact):
-            self.keep(self.facts.model_copy(update={"by": edited.facts.by}))
+            self.keep(edited.facts.model_copy(update={"todos": self.facts.todos}))
         if (changed := carried(made, graph)) is not None:
             save_graph(self.folder, changed)
             yield True
@@ -179,9 +182,11 @@ class MarbleArtifact:
         self, inputs: Sequence[torch.Tensor], watch: Watch, watch_operations: Watch
     ) -> list[torch.Tensor]:
         """The outputs of the graph as it is now."""
-        graph, arrays = self._for(inputs)
-        evaluate = by_groups if self.facts.by == "groups" else by_messages
-        return evaluate(graph, arrays, inputs, watch=watch, watch_operations=watch_operations)
+        (graph, arrays), facts = self._for(inputs), self.facts
+        if facts.by == "messages":
+            return by_messages(graph, arrays, inputs, watch=watch, watch_operations=watch_operations)
+        opened = None if facts.opened else ()
+        return by_groups(graph, arrays, inputs, watch=watch, watch_operations=watch_operations, opened=opened)
 
     def _for(self, inputs: Sequence[torch.Tensor]) -> tuple[NeuronGraph, Mapping[str, torch.Tensor]]:
         """The graph with its edits, for inputs of these sizes, and its arrays."""

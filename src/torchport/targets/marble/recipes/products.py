@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from torchport.targets.marble.composer import Composer, Number, Operand, Unsupported, Value, Weight
+from torchport.targets.marble.groups import Kind
 from torchport.targets.marble.recipes.arithmetic import added, as_value
 from torchport.targets.marble.recipes.norms import softmax
 from torchport.targets.marble.recipes.registry import recipe, widened
@@ -154,8 +155,7 @@ def convolved(
     groups: int,
     output_padding: Sequence[int] | None = None,
 ) -> Value:
-    if not isinstance(weight, Weight) or not (bias is None or isinstance(bias, Weight)):
-        raise Unsupported("its weight is computed by the model")
+    assert isinstance(weight, Value | Weight)
     value, axes = as_value(c, input), weight.rank - 2
     options: dict[str, Any] = {
         "stride": _each(stride, axes),
@@ -166,9 +166,21 @@ def convolved(
         "groups": groups,
     }
     if value.rank == axes + 2:
-        return c.convolution(value, weight, bias, options)
+        return _convolved_stack(c, value, weight, bias, options)
     one = c.wire("aten.unsqueeze.default", value, dim=0)
-    return c.wire("aten.squeeze.dim", c.convolution(one, weight, bias, options), dim=0)
+    return c.wire("aten.squeeze.dim", _convolved_stack(c, one, weight, bias, options), dim=0)
+
+
+def _convolved_stack(
+    c: Composer, value: Value, weight: Value | Weight, bias: Operand | None, options: dict[str, Any]
+) -> Value:
+    if isinstance(weight, Weight) and (bias is None or isinstance(bias, Weight)):
+        return c.convolution(value, weight, bias, options)
+    # The model computes the weights, so that two values meet in each product.
+    given = [("input", value), ("weight", as_value(c, weight))]
+    given += [] if bias is None else [("bias", as_value(c, bias))]
+    absent = {"bias": None} if bias is None else {}
+    return c.operation(Kind.PRODUCT, "aten.convolution.default", given, {**absent, **options})[0]
 
 
 def _each(sizes: Sequence[int] | int, axes: int) -> list[int]:
