@@ -50,7 +50,7 @@ def shown(arrays: Mapping[str, Tensor], room: int) -> list[Shown]:
     """All arrays, in forms that together take at most `room` letters."""
     values = {name: _values(array) for name, array in arrays.items()}
     ladders = {name: _ladder(arrays[name], value) for name, value in values.items()}
-    forms = _chosen(ladders, {name: value.size for name, value in values.items()}, room)
+    forms = _chosen(ladders, {name: value.shape for name, value in values.items()}, room)
     return [Shown(name, form, _data(name, form, arrays[name], values[name])) for name, form in forms.items()]
 
 
@@ -77,21 +77,35 @@ def _ladder(array: Tensor, values: np.ndarray) -> list[str]:
     return [*found, "picture", "none"]
 
 
-def _chosen(ladders: Mapping[str, list[str]], sizes: Mapping[str, int], room: int) -> dict[str, str]:
+def _chosen(
+    ladders: Mapping[str, list[str]], shapes: Mapping[str, tuple[int, ...]], room: int
+) -> dict[str, str]:
     """The form of each array: the one that takes most room goes down a step until all fit."""
     left = {name: list(ladder) for name, ladder in ladders.items()}
-    costs = {name: _letters(ladder[0], sizes[name]) for name, ladder in left.items()}
+    costs = {name: _letters(ladder[0], shapes[name]) for name, ladder in left.items()}
     while sum(costs.values()) > room:
         name = max(costs, key=lambda one: costs[one])
         left[name].pop(0)
-        costs[name] = _letters(left[name][0], sizes[name])
+        costs[name] = _letters(left[name][0], shapes[name])
     return {name: ladder[0] for name, ladder in left.items()}
 
 
-def _letters(form: str, size: int) -> int:
+def _letters(form: str, shape: tuple[int, ...]) -> int:
     if form == "none":
         return 0
-    return length(SIDE * SIDE * 4) if form == "picture" else length(size * _BYTES[form])
+    if form == "picture":
+        return length(math.prod(-(-size // _block(size)) for size in _as_matrix(shape)) * _BYTES["f4"])
+    return length(math.prod(shape) * _BYTES[form])
+
+
+def _as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:
+    """The first axis down, all others across."""
+    return (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (1, math.prod(shape))
+
+
+def _block(size: int) -> int:
+    """How many rows or columns are one of a picture."""
+    return max(1, -(-size // SIDE))
 
 
 def _data(name: str, form: str, array: Tensor, values: np.ndarray) -> dict[str, Any]:
@@ -137,9 +151,9 @@ def _error(kept: np.ndarray, values: np.ndarray) -> float:
 
 def _picture(values: np.ndarray) -> np.ndarray:
     """A matrix of at most `SIDE` rows and columns: of each block the value of the largest magnitude."""
-    matrix = values.reshape(values.shape[0] if values.ndim > 1 else 1, -1)
-    by_columns = _strongest(matrix, -(-matrix.shape[1] // SIDE))
-    return _strongest(by_columns.T, -(-matrix.shape[0] // SIDE)).T
+    matrix = values.reshape(_as_matrix(values.shape))
+    by_columns = _strongest(matrix, _block(matrix.shape[1]))
+    return _strongest(by_columns.T, _block(matrix.shape[0])).T
 
 
 def _strongest(matrix: np.ndarray, width: int) -> np.ndarray:

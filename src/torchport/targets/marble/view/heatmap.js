@@ -58,6 +58,7 @@ function makeHeatmap() {
     [canvas.width, canvas.height] = grid.size.map((one) => Math.round(one * sharp));
     [canvas.style.width, canvas.style.height] = grid.size.map((one) => `${one}px`);
     paint(array, least);
+    [byId("scale-low").textContent, byId("scale-high").textContent] = [format(-array.largest, 3), format(array.largest, 3)];
     say();
   }
 

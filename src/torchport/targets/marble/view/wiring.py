@@ -72,14 +72,14 @@ def _groups(version: Version, arriving: list[Tensor]) -> list[str]:
     """The groups that some ids belong to, in the order of their ids."""
     groups = sorted((one for one in version.groups.values() if len(one.ids)), key=lambda one: one.first)
     firsts = [group.first for group in groups]
-    ids = [some.reshape(-1).unique() for some in arriving]
-    known = torch.cat(ids).unique() if ids else torch.zeros(0, dtype=torch.int64)
+    flat = [ids.reshape(-1).numpy() for ids in arriving]
+    known = np.unique(np.concatenate(flat)) if flat else np.zeros(0, dtype=np.int64)
     found: list[str] = []
-    place = int(torch.searchsorted(known, 0))
+    place = int(np.searchsorted(known, 0))
     while place < len(known):
         group = groups[bisect_right(firsts, int(known[place])) - 1]
         found.append(group.name)
-        place = int(torch.searchsorted(known, group.ids.stop))
+        place = int(np.searchsorted(known, group.ids.stop))
     return found
 
 
