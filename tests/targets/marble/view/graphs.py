@@ -42,7 +42,7 @@ def encoder() -> Core:
 
 
 def built() -> Core:
-    """Synapses one by one, a memory, some removed neurons, and pruned weights."""
+    """Synapses one by one, and a memory."""
     builder = GraphBuilder("built")
     x = builder.input(4, name="x")
     hidden = builder.linear_layer(x, torch.randn(6, 4), torch.randn(6), activation="relu", name="hidden")
@@ -51,6 +51,16 @@ def built() -> Core:
     builder.add_synapses(x.gives[1], total.takes[2], 7.5)
     last = builder.add_memory(total, name="last")
     builder.add_synapses(last, hidden.takes[:3], torch.randn(3))
-    core = builder.build(total)
+    return builder.build(total)
+
+
+def pruned() -> Core:
+    core = built()
     core.prune(below=0.3)
+    return core
+
+
+def without_a_neuron() -> Core:
+    core = built()
+    core.remove_neurons([core.version.group("hidden").ids[4]], cascade=True)
     return core

@@ -115,8 +115,7 @@ function makeHeatmap() {
   }
 
   canvas.addEventListener("mousemove", (event) => {
-    const box = canvas.getBoundingClientRect();
-    point(Math.floor(((event.clientY - box.top) / box.height) * grid.rows), Math.floor(((event.clientX - box.left) / box.width) * grid.columns));
+    point(Math.floor((event.offsetY / canvas.clientHeight) * grid.rows), Math.floor((event.offsetX / canvas.clientWidth) * grid.columns));
   });
   canvas.addEventListener("keydown", (event) => {
     const by = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];

@@ -23,6 +23,8 @@ from torchport.targets.marble.view.patterns import Pattern, pattern_of
 
 MOST_LISTED = 300_000
 """Synapses of one group that are listed one by one."""
+MOST_ASKED = 20_000
+"""Neurons of one group that are asked for their synapses one by one."""
 Answer = TypeVar("Answer")
 
 
@@ -98,7 +100,7 @@ def _one_by_one(version: Version, group: Group) -> dict[str, Any] | None:
     """All synapses of a group that has no pattern, if they are few."""
     there = [id for id in group.ids if id - group.first not in group.removed]
     first = _if_known(lambda: links.into(version, there[0]))
-    if first is None or len(first) * len(there) > MOST_LISTED or len(there) > MOST_LISTED:
+    if first is None or len(first) * len(there) > MOST_LISTED or len(there) > MOST_ASKED:
         return None
     found = [links.into(version, neuron) for neuron in there]
     if sum(len(one) for one in found) > MOST_LISTED:
