@@ -29,10 +29,16 @@ function biasOf(neuron) {
   return bias === null || typeof bias === "number" ? bias : looked(bias, neuron.position);
 }
 
+/** Whether the page has what the synapses into a group are computed from; weights may be missing, but not which are there. */
+function isKnown({ pattern, listed }) {
+  if (pattern === null) return listed !== null;
+  return pattern.reaches.every((reach) => reach.present === null || valuesOf(arrays[reach.present.array]) !== null);
+}
+
 /** The synapses into a neuron, or null if the page cannot show them; a weight that is not in the page is undefined. */
 function incoming(neuron) {
   const { group, position } = neuron;
-  if (group.pattern === null && group.listed === null) return null;
+  if (!isKnown(group)) return null;
   const reaches = group.pattern?.reaches ?? [];
   if (reaches.reduce((all, reach) => all + product(reach.axes.map((axis) => widthOf(axis, position))), 0) > MOST_SHOWN) return null;
   const found = [];
@@ -83,7 +89,10 @@ function outgoing(neuron) {
   const unknown = [];
   let isCut = false;
   for (const group of neuron.group.readers) {
-    if (group.pattern === null && group.listed === null) unknown.push(group);
+    if (!isKnown(group)) {
+      unknown.push(group);
+      continue;
+    }
     let before = 0;
     for (const reach of group.pattern?.reaches ?? []) {
       isCut ||= !addTargets(found, reach, group, neuron.id, before);

@@ -108,6 +108,12 @@ function shortName({ name, parent }) {
   return around && (name.startsWith(`${around}.`) || name.startsWith(`${around}/`)) ? name.slice(around.length + 1) : name;
 }
 
+/** A name in two parts: the number at its end is shown even if there is no room for the rest. */
+function headAndTail(name) {
+  const tail = /\.\d+$/.exec(name)?.[0] ?? "";
+  return [element("span", { class: "first-part" }, name.slice(0, name.length - tail.length)), tail ? element("span", { class: "last-part" }, tail) : null];
+}
+
 function groupsIn(node) {
   return node.group ? [node.group] : node.inside.flatMap(groupsIn);
 }
@@ -123,7 +129,8 @@ function makeTree(box, roots, choose) {
   const isOpen = (node) => isFiltered || unfolded.has(node);
 
   function visible(nodes, level) {
-    return nodes.filter(hasAny).flatMap((node) => [{ node, level }, ...(node.inside.length && isOpen(node) ? visible(node.inside, level + 1) : [])]);
+    const some = isFiltered ? nodes.filter(hasAny) : nodes;
+    return some.flatMap((node) => [{ node, level }, ...(node.inside.length && isOpen(node) ? visible(node.inside, level + 1) : [])]);
   }
 
   function draw(made, place) {
@@ -136,7 +143,7 @@ function makeTree(box, roots, choose) {
     made.append(
       element("span", { class: "twisty", "aria-hidden": "true" }),
       group ? element("span", { class: `kind ${kindClass(group.kind)}`, "aria-hidden": "true" }) : element("span", { class: "folder", "aria-hidden": "true" }),
-      element("span", { class: group ? "name op" : "name", title: node.name }, shortName(node)),
+      element("span", { class: group ? "name op" : "name", title: node.name }, ...headAndTail(shortName(node))),
       element("span", { class: "class" }, group ? (group.activation ?? group.kind) : [...node.kinds].join(", ")),
       element("span", { class: "number" }, grouped(group ? group.count : node.neurons)),
     );
