@@ -31,7 +31,7 @@ function makeNeurons(choose) {
     made.append(
       element("span", { class: "mark", "aria-hidden": "true" }, isSelected ? "☑" : "☐"),
       element("span", { class: "id" }, String(neuron.id)),
-      element("span", { class: "kind-name" }, element("span", { class: `kind ${kindClass(neuron.group.kind)}`, "aria-hidden": "true" }), neuron.group.activation ?? neuron.group.kind),
+      element("span", { class: "kind-name" }, element("span", { class: `kind ${kindClass(neuron.group.kind)}`, "aria-hidden": "true" }), element("span", {}, neuron.group.activation ?? neuron.group.kind)),
       element("span", { class: "position" }, `[${neuron.position.join(", ")}]`),
       element("span", { class: "bias" }, bias === null ? "" : bias === undefined ? "bias not in page" : `bias ${format(bias, 4)}`),
       element("span", { class: "of", title: neuron.group.name }, element("bdi", {}, neuron.group.name)),
