@@ -101,15 +101,14 @@ def _group(
         "inputs": wired.inputs,
         "sources": [places[name] for name in wired.sources if name in places],
         "pattern": None if wired.pattern is None else _pattern(wired.pattern, numbers),
+        "bias": _lookup(wired.bias, numbers) if isinstance(wired.bias, Lookup) else wired.bias,
         "listed": wired.listed,
     }
 
 
 def _pattern(pattern: Pattern, numbers: dict[str, int]) -> dict[str, Any]:
-    bias = pattern.bias
     return {
         "reaches": [_reach(reach, numbers) for reach in pattern.reaches],
-        "bias": _lookup(bias, numbers) if isinstance(bias, Lookup) else bias,
     }
 
 

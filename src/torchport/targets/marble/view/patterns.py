@@ -46,10 +46,9 @@ class Reach:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The synapses of a group's own work, and its biases."""
+    """The synapses of a group's own work."""
 
     reaches: list[Reach] = field(default_factory=list)
-    bias: Lookup | float | None = None
 
 
 @dataclass(frozen=True)
@@ -77,19 +76,32 @@ class _Asked:
 def pattern_of(version: Version, group: Group) -> Pattern | None:
     """The pattern of a group, or None if there is none for its work."""
     work = _WORKS.get((group.kind, group.work), _single if group.kind is Kind.FUNCTION else None)
-    if not group.own_inputs and group.work != ALONE:
+    if not group.own_inputs or group.work == ALONE:
         return Pattern()
-    if work is None or len(group.results) != 1:
+    return None if work is None or len(group.results) != 1 else work(_asked(version, group))
+
+
+def biases_of(version: Version, group: Group) -> Lookup | float | None:
+    """Where the biases of a group's neurons are, or the one that they share; None if they have none."""
+    if group.kind is not Kind.WEIGHTED_SUM:
         return None
+    ask = _asked(version, group)
+    number = ask.options.get("bias")
+    if group.work in ("dense", "convolution"):
+        steps = [0] * len(ask.result)
+        steps[1 if group.work == "convolution" else -1] = 1
+        return ask.lookup("bias", steps)
+    return ask.broadcast("bias") or (None if number is None else float(number))
+
+
+def _asked(version: Version, group: Group) -> _Asked:
     sizes = {free.name: free.example for free in version.graph.free}
-    return work(
-        _Asked(
-            group,
-            [version.form(port).shape for port in group.own_inputs],
-            group.results[0].shape,
-            {name: settled(value, sizes) for name, value in group.options.items()},
-            {purpose: tuple(array.shape) for purpose, array in version.arrays_of(group).items()},
-        )
+    return _Asked(
+        group,
+        [version.form(port).shape for port in group.own_inputs],
+        group.results[0].shape,
+        {name: settled(value, sizes) for name, value in group.options.items()},
+        {purpose: tuple(array.shape) for purpose, array in version.arrays_of(group).items()},
     )
 
 
@@ -111,10 +123,6 @@ def _at_the_same_place(ask: _Asked, index: int) -> list[Axis]:
     return [_same(size, first + axis) for axis, size in enumerate(shape)]
 
 
-def _alone(ask: _Asked) -> Pattern:
-    return Pattern(bias=ask.lookup("bias", _steps(ask.result)))
-
-
 def _single(ask: _Asked) -> Pattern:
     return Pattern([Reach(0, _at_the_same_place(ask, 0))])
 
@@ -128,8 +136,7 @@ def _aligned(ask: _Asked) -> Pattern:
         Reach(index, _at_the_same_place(ask, index), ask.broadcast(f"weight{index}"), float(factor))
         for index, factor in enumerate(ask.options["factors"])
     ]
-    number = ask.options.get("bias")
-    return Pattern(reaches, ask.broadcast("bias") or (None if number is None else float(number)))
+    return Pattern(reaches)
 
 
 def _dense(ask: _Asked) -> Pattern:
@@ -137,7 +144,7 @@ def _dense(ask: _Asked) -> Pattern:
     axes = [*(_same(length, axis) for axis, length in enumerate(lines)), _whole(size)]
     before = [0] * (len(ask.result) - 1)
     weight, present = (ask.lookup(purpose, [*before, size], 1) for purpose in ("weight", "present"))
-    return Pattern([Reach(0, axes, weight, present=present)], ask.lookup("bias", [*before, 1]))
+    return Pattern([Reach(0, axes, weight, present=present)])
 
 
 def _convolution(ask: _Asked) -> Pattern | None:
@@ -150,10 +157,9 @@ def _convolution(ask: _Asked) -> Pattern | None:
         step = (how["stride"][axis], how["padding"][axis], how["dilation"][axis])
         table = _window(size, ask.result[axis + 2], kernel[axis + 2], *step)
         axes.append({"along": axis + 2, "table": table})
-    after = [0] * len(sizes)
-    steps = [0, math.prod(kernel[1:]), *after]
+    steps = [0, math.prod(kernel[1:]), *([0] * len(sizes))]
     weight, present = (ask.lookup(purpose, steps, 1) for purpose in ("weight", "present"))
-    return Pattern([Reach(0, axes, weight, present=present)], ask.lookup("bias", [0, 1, *after]))
+    return Pattern([Reach(0, axes, weight, present=present)])
 
 
 def _channels(channels: int, results: int, groups: int) -> Axis:
@@ -186,7 +192,6 @@ def _reduced(ask: _Asked) -> Pattern:
 
 
 _WORKS: dict[tuple[Kind, str], Callable[[_Asked], Pattern | None]] = {
-    (Kind.WEIGHTED_SUM, ALONE): _alone,
     (Kind.WEIGHTED_SUM, "aligned"): _aligned,
     (Kind.WEIGHTED_SUM, "dense"): _dense,
     (Kind.WEIGHTED_SUM, "convolution"): _convolution,

@@ -25,7 +25,7 @@ function weightOf(reach, place, nth) {
 
 /** The bias of a neuron: null if it has none, undefined if the array is not in the page. */
 function biasOf(neuron) {
-  const bias = neuron.group.pattern?.bias ?? null;
+  const { bias } = neuron.group;
   return bias === null || typeof bias === "number" ? bias : looked(bias, neuron.position);
 }
 

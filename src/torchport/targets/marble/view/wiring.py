@@ -19,7 +19,7 @@ from torchport.targets.marble.core.version import Version
 from torchport.targets.marble.counts import synapses_in
 from torchport.targets.marble.groups import Group
 from torchport.targets.marble.view.packed import ids_of, packed
-from torchport.targets.marble.view.patterns import Pattern, pattern_of
+from torchport.targets.marble.view.patterns import Lookup, Pattern, biases_of, pattern_of
 
 MOST_LISTED = 300_000
 """Synapses of one group that are listed one by one."""
@@ -39,6 +39,7 @@ class Wiring:
     sources: list[str]
     """The groups whose values arrive."""
     pattern: Pattern | None
+    bias: Lookup | float | None
     listed: dict[str, Any] | None
     is_shown: bool
     """Whether the page can show all synapses."""
@@ -57,6 +58,7 @@ def wiring_of(version: Version, group: Group) -> Wiring:
         inputs=own if pattern is not None else [],
         sources=_groups(version, arriving),
         pattern=pattern,
+        bias=biases_of(version, group),
         listed=listed,
         is_shown=(listed is not None or not has_added) if pattern is not None else listed is not None,
     )
