@@ -15,8 +15,8 @@ from torchport.report.html import render
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 
+from ...browser import Opener, Tab
 from ..sample import failing, layer, passing, unsupported
-from .conftest import Opener, Tab
 
 CULPRIT = "blocks.6.mlp.fc2"
 HOSTILE = """</script><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>"'`{{7*7}}\u2028 ünï#/&=%"""

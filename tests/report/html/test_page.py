@@ -17,9 +17,10 @@ from benchmarks.bench_html import make_graph
 from torchport.capture.graph import Graph, Input, Module, Ref, Sym, TensorMeta
 from torchport.capture.plan import make_plan
 from torchport.errors import UsageError
+from torchport.pages import as_script
 from torchport.parity.result import Layer, Operation, Suggestion
 from torchport.report.html import chart, columns, drawing, render, sources
-from torchport.report.html.page import as_script, link
+from torchport.report.html.page import link
 from torchport.runs.run import Run
 
 from ..sample import failing, layer, passing, unsupported

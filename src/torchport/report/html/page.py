@@ -1,23 +1,18 @@
 """The page: the facts of a run as JSON, and the template that shows them.
 
-In: a run. Out: one HTML text with script, style and data inside. Text from outside is escaped by the template or, in
-the data, so that it cannot end its script; only scripts that are written here may run.
+In: a run. Out: one HTML text with script, style and data inside, made as `pages` makes all of them.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from torchport import pages
 from torchport.capture.graph import Graph
 from torchport.capture.plan import Plan, make_plan
-from torchport.errors import UsageError
 from torchport.parity.result import Layer
 from torchport.report import phrases
 from torchport.report.html import chart, columns, drawing, sources
@@ -30,7 +25,6 @@ TODOS_SHOWN = 8
 _HERE = Path(__file__).parent
 _SCRIPTS = (
     "data.js",
-    "dom.js",
     "tree.js",
     "search.js",
     "chart.js",
@@ -45,23 +39,15 @@ _NEEDED = ("altair", "grandalf", "jinja2", "pygments", "vl_convert")
 
 def render(run: Run) -> str:
     """The whole page."""
-    _must_be_installed()
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    pages.must_be_installed("the HTML report", _NEEDED)
     report = run.report
     scripts = {
-        "theme": _read("theme.js"),
+        "theme": pages.theme(),
         "vega": chart.script() if report.layers else "",
-        "page": _in_one_scope(_read(name) for name in _SCRIPTS),
+        "page": pages.in_one_scope(_HERE / name for name in _SCRIPTS),
     }
-    text = environment.get_template("page.html").render(
+    return pages.filled(
+        _HERE / "page.html",
         report=report,
         phrases=phrases,
         culprit=report.first_divergence,
@@ -70,50 +56,11 @@ def render(run: Run) -> str:
         todos_at=sources.shown_at((todo.source for todo in report.todos), TODOS_SHOWN),
         worst=report.worst_layers(WORST),
         link=link,
-        policy=_policy(scripts.values()),
-        style=_read("page.css"),
+        policy=pages.policy(scripts.values()),
+        style=pages.style(_HERE / "page.css"),
         scripts=scripts,
-        data=as_script(_data(run)),
+        data=pages.as_script(_data(run)),
     )
-    # A name may hold half a surrogate pair, which cannot be written to a file.
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _must_be_installed() -> None:
-    for package in _NEEDED:
-        try:
-            import_module(package)
-        except ImportError as error:
-            message = f"the HTML report needs {package}, which is not installed"
-            fix = "Run `pip install 'torchport[html]'`."
-            raise UsageError("TP0803", message, fix=fix) from error
-
-
-def _read(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
-
-
-def _in_one_scope(parts: Iterator[str]) -> str:
-    return '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
-
-
-def _policy(scripts: Any) -> str:
-    """The content security policy: nothing is fetched, and only the scripts of the page run, known by their hashes."""
-    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts if script)
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def as_script(data: Any) -> str:
-    """JSON that can stand inside a script element, whatever text is in it."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def link(name: str) -> str:

@@ -1,0 +1,127 @@
+"""The wiring of one group for the page: whose values arrive, by what pattern, and which synapses are listed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchport.errors import ConvertError
+from torchport.targets.marble import sparse
+from torchport.targets.marble.arrivals import arrivals_of
+from torchport.targets.marble.core import links
+from torchport.targets.marble.core.version import Version
+from torchport.targets.marble.counts import synapses_in
+from torchport.targets.marble.groups import Group
+from torchport.targets.marble.view.packed import ids_of, packed
+from torchport.targets.marble.view.patterns import Lookup, Pattern, biases_of, pattern_of
+
+MOST_LISTED = 300_000
+"""Synapses of one group that are listed one by one."""
+MOST_ASKED = 20_000
+"""Neurons of one group that are asked for their synapses one by one."""
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The synapses into a group: those of its pattern, and those that are listed."""
+
+    count: int | None
+    """None if it is not known."""
+    inputs: list[dict[str, Any]]
+    """The shape of what arrives at each input of its own work, and the ids of the neurons that give it."""
+    sources: list[str]
+    """The groups whose values arrive."""
+    pattern: Pattern | None
+    bias: Lookup | float | None
+    listed: dict[str, Any] | None
+    is_shown: bool
+    """Whether the page can show all synapses."""
+
+
+def wiring_of(version: Version, group: Group) -> Wiring:
+    arriving = arrivals_of(version.graph).at(group.name) if group.inputs else []
+    pattern = pattern_of(version, group)
+    own = [{"shape": list(ids.shape), "ids": ids_of(ids)} for ids in arriving[: len(group.own_inputs)]]
+    if pattern is not None and any(one["ids"] is None for one in own):
+        pattern, own = None, []
+    listed = _added(version, group, arriving) if pattern is not None else _one_by_one(version, group)
+    has_added = sparse.ROW in group.weights
+    return Wiring(
+        count=_if_known(lambda: synapses_in(version, group)),
+        inputs=own if pattern is not None else [],
+        sources=_groups(version, arriving),
+        pattern=pattern,
+        bias=biases_of(version, group),
+        listed=listed,
+        is_shown=(listed is not None or not has_added) if pattern is not None else listed is not None,
+    )
+
+
+def _if_known(asked: Callable[[], Answer]) -> Answer | None:
+    """An answer about synapses, or None if it is not known which ones the work of the group has."""
+    try:
+        return asked()
+    except (ConvertError, KeyError, NotImplementedError):
+        return None
+
+
+def _groups(version: Version, arriving: list[Tensor]) -> list[str]:
+    """The groups that some ids belong to, in the order of their ids."""
+    groups = sorted((one for one in version.groups.values() if len(one.ids)), key=lambda one: one.first)
+    firsts = [group.first for group in groups]
+    flat = [ids.reshape(-1).numpy() for ids in arriving]
+    known = np.unique(np.concatenate(flat)) if flat else np.zeros(0, dtype=np.int64)
+    found: list[str] = []
+    place = int(np.searchsorted(known, 0))
+    while place < len(known):
+        group = groups[bisect_right(firsts, int(known[place])) - 1]
+        found.append(group.name)
+        place = int(np.searchsorted(known, group.ids.stop))
+    return found
+
+
+def _added(version: Version, group: Group, arriving: list[Tensor]) -> dict[str, Any] | None:
+    """The synapses that were added to those of the group's own work."""
+    arrays = version.arrays_of(group)
+    if sparse.ROW not in arrays or len(arrays[sparse.WEIGHT]) > MOST_LISTED:
+        return None
+    rows = sparse.Rows.of({purpose: array.cpu() for purpose, array in arrays.items()})
+    given = [ids.reshape(-1) for ids in arriving[len(group.own_inputs) :]]
+    source = torch.cat(given)[rows.source] if given else rows.source
+    return _listed(len(group.ids), rows.target, source, rows.weight, rows.number)
+
+
+def _one_by_one(version: Version, group: Group) -> dict[str, Any] | None:
+    """All synapses of a group that has no pattern, if they are few."""
+    there = [id for id in group.ids if id - group.first not in group.removed]
+    first = _if_known(lambda: links.into(version, there[0]))
+    if first is None or len(first) * len(there) > MOST_LISTED or len(there) > MOST_ASKED:
+        return None
+    found = [links.into(version, neuron) for neuron in there]
+    if sum(len(one) for one in found) > MOST_LISTED:
+        return None
+    source, target, number, weight = (
+        torch.cat([getattr(one, name).cpu() for one in found])
+        for name in ("source", "target", "number", "weight")
+    )
+    return _listed(len(group.ids), target - group.first, source, weight, number)
+
+
+def _listed(neurons: int, target: Tensor, source: Tensor, weight: Tensor, number: Tensor) -> dict[str, Any]:
+    """Rows of synapses: where the row of each neuron begins, and the sources, weights and numbers."""
+    order = torch.argsort(target, stable=True)
+    row = np.zeros(neurons + 1, dtype=np.int64)
+    row[1:] = torch.bincount(target, minlength=neurons).cumsum(0).numpy()
+    return {
+        "row": packed(row, "<i4"),
+        "source": packed(source[order].numpy(), "<i4"),
+        "weight": packed(weight[order].double().numpy(), "<f8"),
+        "number": packed(number[order].numpy(), "<i4"),
+    }

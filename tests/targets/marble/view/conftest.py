@@ -1,0 +1,1 @@
+from ....browser import chromium, open_page  # noqa: F401
