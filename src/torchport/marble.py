@@ -24,12 +24,14 @@ from torchport.targets.marble.registries import (
     register_method,
     unsupported_layer,
 )
+from torchport.targets.marble.summary import Summary, summary
 
 __all__ = [
     "Core",
     "GraphBuilder",
     "Neuron",
     "NeuronGroup",
+    "Summary",
     "Synapse",
     "convert_model",
     "load",
@@ -37,6 +39,7 @@ __all__ = [
     "register_layer",
     "register_method",
     "save",
+    "summary",
     "unsupported_layer",
 ]
 

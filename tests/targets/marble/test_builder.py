@@ -16,7 +16,9 @@ def test_a_dense_layer_is_what_torch_computes() -> None:
     x = builder.input(4)
     core = builder.build(builder.linear_layer(x, weight, bias, activation="relu"))
     value = torch.randn(4)
-    torch.testing.assert_close(core.run(value)[0], functional.linear(value, weight, bias).relu(), rtol=0, atol=0)
+    torch.testing.assert_close(
+        core.run(value)[0], functional.linear(value, weight, bias).relu(), rtol=0, atol=0
+    )
     assert len(core.neurons) == 4 + 3 + 3
     assert len(core.synapses) == 4 * 3 + 3 + 3, "weights, biases, and one to each activation"
 
