@@ -25,6 +25,7 @@ from torchport.targets.marble.registries import (
     unsupported_layer,
 )
 from torchport.targets.marble.summary import Summary, summary
+from torchport.targets.marble.validation import Validation, validate
 
 __all__ = [
     "Core",
@@ -33,6 +34,7 @@ __all__ = [
     "NeuronGroup",
     "Summary",
     "Synapse",
+    "Validation",
     "convert_model",
     "load",
     "register_function",
@@ -41,6 +43,7 @@ __all__ = [
     "save",
     "summary",
     "unsupported_layer",
+    "validate",
 ]
 
 

@@ -19,6 +19,8 @@ from torchport.targets.marble.groups import Assembly, Border, Group, Memory, Neu
 
 Watch = Callable[[str, Tensor], Tensor]
 """Takes the key of a border and the value there, and gives the value to go on with."""
+Compute = Callable[[Group, Sequence[Tensor], Mapping[str, Tensor], works.Sizes], list[Tensor]]
+"""Does the work of one group."""
 
 
 def by_groups(
@@ -29,12 +31,13 @@ def by_groups(
     watch: Watch = lambda key, value: value,
     opened: Collection[str] | None = (),
     state: dict[str, Tensor] | None = None,
+    compute: Compute = works.compute,
 ) -> list[Tensor]:
     """The outputs of the graph. Assemblies in `opened` are done group by group; all of them if it is None.
 
     Memories begin with what `state` has under their names, and leave there what they are to give in the next run.
     """
-    run = _Run(graph, arrays, inputs, watch, opened, state)
+    run = _Run(graph, arrays, inputs, watch, opened, state, compute)
     with torch.no_grad():
         return run.outputs()
 
@@ -48,8 +51,10 @@ class _Run:
         watch: Watch,
         opened: Collection[str] | None,
         state: dict[str, Tensor] | None,
+        compute: Compute,
     ) -> None:
         self.graph, self.arrays, self.watch, self.opened, self.state = graph, arrays, watch, opened, state
+        self.compute = compute
         self.sizes = {size.name: inputs[size.input].shape[size.axis] for size in graph.free}
         self.values: dict[str, list[Tensor]] = {
             group.name: [value] for group, value in zip(graph.inputs, inputs, strict=True)
@@ -103,7 +108,7 @@ class _Run:
         given = [
             inner[port.group][port.index] if port.group in inner else self._of(port) for port in group.inputs
         ]
-        return works.compute(group, given, self.arrays, self.sizes)
+        return self.compute(group, given, self.arrays, self.sizes)
 
 
 _AT_ONCE = frozenset({"aten.div.Tensor"})
