@@ -80,16 +80,14 @@ def validate(
     kwargs: Mapping[str, Any] | None = None,
     *,
     tolerance: float | None = None,
-    chained_tolerance: float | None = None,
     by: By = "groups",
 ) -> Validation:
     """Runs model and graph on the same inputs, and compares the outputs and what passes every border.
 
-    Without a tolerance, a layer is judged by the noise floor, and the outputs by `chained_tolerance` or the default for
-    the device. With one, both are judged by that.
+    Without a tolerance, a layer is judged by the noise floor, and the outputs by the default tolerance of the device.
+    With one, both are judged by that.
     """
     given = None if tolerance is None else checked_tolerance(tolerance)
-    end = None if chained_tolerance is None else checked_tolerance(chained_tolerance)
     device = device_of(core)
     args, named = where_the_model_is(model, (inputs_of(example_inputs, kwargs), dict(kwargs or {})))
     capture = record(
@@ -103,7 +101,7 @@ def validate(
     if not capture.has_values:
         raise NeuronError("TP0905", "the model is on the meta device, so that there is nothing to compare")
     inputs = [value.to(device) for value in tensors((args, named))]
-    rules = _rules(given, end, device)
+    rules = _rules(given, device)
     parity, uncompared = _compared(core, capture, inputs, rules, by)
     return Validation(
         passed=parity.passed,
@@ -120,14 +118,14 @@ def validate(
     )
 
 
-def _rules(given: float | None, end: float | None, device: str) -> RuleBook:
+def _rules(given: float | None, device: str) -> RuleBook:
     if given is not None:
         return RuleBook.of(OfLargest(given), OfLargest(given))
     floor = NoiseFloor()
     return RuleBook(
         floor.name,
         lambda value: floor,
-        lambda value: OfLargest(end if end is not None else default_tolerance(device, value.golden_dtype)),
+        lambda value: OfLargest(default_tolerance(device, value.golden_dtype)),
     )
 
 
