@@ -18,6 +18,7 @@ from torchport.targets.marble.core.builder import GraphBuilder
 from torchport.targets.marble.core.core import Core
 from torchport.targets.marble.core.views import Neuron, Synapse
 from torchport.targets.marble.files import native
+from torchport.targets.marble.files.exported import exported
 from torchport.targets.marble.files.journal import FileJournal
 from torchport.targets.marble.model import core_of, inputs_of
 from torchport.targets.marble.positions import with_positions
@@ -73,8 +74,14 @@ def convert_model(
 
 
 def save(core: Core, path: str | Path, *, journal: bool = False) -> None:
-    """Writes a graph to a `.marble` file, whole or not at all. With a journal, later changes are kept beside it."""
+    """Writes a graph to a `.marble` file, whole or not at all. With a journal, later changes are kept beside it.
+
+    A path that ends in `.json` is written in MARBLE's exchange format, with each synapse on its own.
+    """
     file = Path(path)
+    if file.suffix == ".json":
+        exported(core)
+        return
     checksum = native.save(core, file)
     if journal:
         kept = FileJournal(file, checksum)

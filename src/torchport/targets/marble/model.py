@@ -103,7 +103,10 @@ def _first_line(error: Exception) -> str:
 def must_be_whole(converted: Converted) -> None:
     """Refuses a model with operations that no recipe expresses; all of them are named."""
     if converted.todos:
-        reasons = dict.fromkeys(todo.reason for todo in converted.todos)
+        reasons = dict.fromkeys(
+            todo.reason if todo.op in todo.reason else f"{todo.op} in {todo.layer}: {todo.reason}"
+            for todo in converted.todos
+        )
         where = converted.todos[0].source
         raise ConvertError("TP0401", "; ".join(reasons), where=where)
 
