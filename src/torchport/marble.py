@@ -28,6 +28,7 @@ from torchport.targets.marble.registries import (
     register_method,
     unsupported_layer,
 )
+from torchport.targets.marble.running import layer_values
 from torchport.targets.marble.summary import Summary, summary
 from torchport.targets.marble.validation import Validation, validate
 
@@ -42,6 +43,7 @@ __all__ = [
     "Synapse",
     "Validation",
     "convert_model",
+    "layer_values",
     "load",
     "register_function",
     "register_layer",

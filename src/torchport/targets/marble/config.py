@@ -53,8 +53,8 @@ class Tolerances(_Settings):
 class SummaryFiles(_Settings):
     """Where the summary is written."""
 
-    as_json: str | None = Field(None, alias="json")
-    as_csv: str | None = Field(None, alias="csv")
+    as_json: str | None = Field(default=None, alias="json")
+    as_csv: str | None = Field(default=None, alias="csv")
     plot: str | None = None
 
 
@@ -65,7 +65,7 @@ class Config(_Settings):
     output: str | None = None
     positional_encoding: PositionalEncoding | None = None
     tolerance: Tolerances = Tolerances()
-    is_validated: bool = Field(False, alias="validate")
+    is_validated: bool = Field(default=False, alias="validate")
     summary: SummaryFiles = SummaryFiles()
     journal: bool = False
 
@@ -142,13 +142,12 @@ def _sentence(error: ErrorDetails) -> str:
 
 def _known_beside(place: tuple[int | str, ...]) -> list[str]:
     """The settings that there are at the level of one that is not known."""
-    level: type[BaseModel] = Config
-    for part in place[:-1]:
-        level = {
-            "positional_encoding": PositionalEncoding,
-            "tolerance": Tolerances,
-            "summary": SummaryFiles,
-        }[str(part)]
+    inside: dict[str, type[BaseModel]] = {
+        "positional_encoding": PositionalEncoding,
+        "tolerance": Tolerances,
+        "summary": SummaryFiles,
+    }
+    level = inside[str(place[-2])] if len(place) > 1 else Config
     return [field.alias or name for name, field in level.model_fields.items()]
 
 

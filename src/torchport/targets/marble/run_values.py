@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ def _torch(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
-_LOADERS = {".npy": _numpy, ".pt": _torch, ".safetensors": load_file}
+_LOADERS: dict[str, Callable[[Path], Any]] = {".npy": _numpy, ".pt": _torch, ".safetensors": load_file}
 
 
 def must_be_writable_as(path: Path, count: int) -> None:

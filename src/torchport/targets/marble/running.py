@@ -49,6 +49,18 @@ def steps_of(core: Core, inputs: Sequence[Tensor], steps: int, *, by: By = "grou
     return outputs
 
 
+def layer_values(core: Core, *inputs: Tensor) -> dict[str, Tensor]:
+    """What passes the borders of the layers in one run, under the keys of a trace: `fc` for what the layer fc gives."""
+    found: dict[str, Tensor] = {}
+
+    def watch(key: str, value: Tensor) -> Tensor:
+        found[key] = value
+        return value
+
+    outputs_of(core, inputs, watch=watch)
+    return found
+
+
 def device_of(core: Core) -> str:
     """The kind of device that the arrays of a graph are on; the CPU if it has none."""
     kinds = {array.device.type for array in core.version.arrays.values()}
