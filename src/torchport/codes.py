@@ -55,6 +55,11 @@ CODES: dict[str, Explanation] = {
         "A hints file is JSON; it names dimensions whose size alone is ambiguous, and dynamic axes.",
         "Check that the file exists and is valid JSON with the fields the documentation lists.",
     ),
+    "TP0108": Explanation(
+        "the configuration is wrong",
+        "A configuration is YAML with settings that are known, each of its own type.",
+        "Mend the setting named; docs/marble.md lists all of them.",
+    ),
     # Capture
     "TP0201": Explanation(
         "the model fails its own forward",
@@ -274,6 +279,12 @@ CODES: dict[str, Explanation] = {
         "the synapses of an operation are not known",
         "A neuron graph has an operation whose groups compute, but nothing says from where each neuron receives.",
         "Add a row for the operation to PATTERNS in torchport/targets/marble/fans/neurons.py.",
+    ),
+    "TP0405": Explanation(
+        "the positional encoding does not fit the model",
+        "An encoding of places is added to what an nn.Embedding gives. The model has none or several, or more tokens "
+        "than the encoding has places.",
+        "Name the embedding in positional_encoding.layer, and see the message for what is there.",
     ),
     # Build
     "TP0501": Explanation(

@@ -11,6 +11,7 @@ from torchport.cli.codegen import codegen
 from torchport.cli.diff import diff
 from torchport.cli.doctor import doctor
 from torchport.cli.explain import explain
+from torchport.cli.marble import app as marble
 from torchport.cli.minify import minify
 from torchport.cli.port import port
 from torchport.cli.record import record
@@ -52,3 +53,4 @@ def torchport(
 
 for command in (port, check, report, tui, minify, diff, record, codegen, doctor, cache, explain):
     app.command()(command)
+app.add_typer(marble, name="marble")

@@ -103,11 +103,11 @@ def options_for(target: Target, given: dict[str, Any]) -> Options:
             known = ", ".join(target.options.model_fields) or "none"
             message, fix = f"the target {target.name} has no option {name}", f"its options are: {known}"
         else:
-            message, fix = f"{name} is {first['input']!r}", _expected(first["type"], first["msg"])
+            message, fix = f"{name} is {first['input']!r}", expected_value(first["type"], first["msg"])
         raise UsageError("TP0801", message, fix=fix) from error
 
 
-def _expected(kind: str, message: str) -> str:
+def expected_value(kind: str, message: str) -> str:
     """What an option may be, from the words in which pydantic says what it is not."""
     start = "it is one of" if kind in ("literal_error", "enum") else "it must be"
     return f"{start} {message.removeprefix('Input should be ')}"

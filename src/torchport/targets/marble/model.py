@@ -24,17 +24,23 @@ from torchport.targets.marble.tree import chain_of
 log = logging.getLogger("torchport.marble")
 
 
-def core_of(model: nn.Module, example_inputs: Any, *, name: str | None = None) -> Core:
+def core_of(
+    model: nn.Module,
+    example_inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+) -> Core:
     """The model as a graph of neurons, for inputs of these shapes."""
-    given = inputs_of(example_inputs)
+    given = inputs_of(example_inputs, kwargs)
     began = time.perf_counter()
     with as_it_was(model), torch.no_grad():
-        args, _ = where_the_model_is(model, (given, {}))
-        exported = captured(model, args, name or type(model).__name__)
+        args, named = where_the_model_is(model, (given, dict(kwargs or {})))
+        exported = captured(model, args, named, name or type(model).__name__)
     log.info("captured %s in %.2f s", exported.graph.name, time.perf_counter() - began)
     shapes = {
         item.name: tuple(one.shape)
-        for item, one in zip(exported.graph.root.inputs, _tensors(args), strict=True)
+        for item, one in zip(exported.graph.root.inputs, _tensors((args, named)), strict=True)
     }
     converted = convert(exported.graph, shapes, model=model)
     must_be_whole(converted)
@@ -44,8 +50,12 @@ def core_of(model: nn.Module, example_inputs: Any, *, name: str | None = None) -
     return core
 
 
-def inputs_of(example_inputs: Any) -> tuple[Any, ...]:
-    if example_inputs is None or (isinstance(example_inputs, Sequence) and not example_inputs):
+def inputs_of(example_inputs: Any, kwargs: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+    """The positional inputs; ConvertError if there are none, nor any by name."""
+    is_empty = example_inputs is None or (isinstance(example_inputs, Sequence) and not example_inputs)
+    if is_empty and kwargs:
+        return ()
+    if is_empty:
         raise ConvertError(
             "TP0404",
             "there are no example inputs, and shapes are never guessed",
@@ -58,18 +68,23 @@ def _tensors(args: Any) -> list[Tensor]:
     return [leaf for leaf in torch.utils._pytree.tree_leaves(args) if isinstance(leaf, Tensor)]
 
 
-def captured(model: nn.Module, args: tuple[Any, ...], name: str) -> Exported:
+def captured(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> Exported:
     """The model's graph: by torch.export, else by torch.fx, else along its module tree."""
     ways: dict[str, Callable[[], nn.Module]] = {
         "torch.export": lambda: model,
         "torch.fx": lambda: torch.fx.symbolic_trace(model),
-        "module tree": lambda: chain_of(model, args),
+        "module tree": lambda: chain_of(model, args, kwargs),
     }
     failed: dict[str, str] = {}
     for way, made in ways.items():
         try:
             exported = attempt(
-                made(), args, {}, name=name, wish={}, decompose=lambda operation: operation not in RECIPES
+                made(),
+                args,
+                kwargs,
+                name=name,
+                wish={},
+                decompose=lambda operation: operation not in RECIPES,
             )
         except Exception as error:  # each way has errors of its own, and all of them are reported
             failed[way] = error.message if isinstance(error, TorchportError) else _first_line(error)
@@ -88,7 +103,10 @@ def _first_line(error: Exception) -> str:
 def must_be_whole(converted: Converted) -> None:
     """Refuses a model with operations that no recipe expresses; all of them are named."""
     if converted.todos:
-        reasons = dict.fromkeys(todo.reason for todo in converted.todos)
+        reasons = dict.fromkeys(
+            todo.reason if todo.op in todo.reason else f"{todo.op} in {todo.layer}: {todo.reason}"
+            for todo in converted.todos
+        )
         where = converted.todos[0].source
         raise ConvertError("TP0401", "; ".join(reasons), where=where)
 

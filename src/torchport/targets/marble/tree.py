@@ -6,7 +6,7 @@ output, the chain is the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torchport.errors import CaptureError
 
 
-def chain_of(model: nn.Module, args: tuple[Any, ...]) -> nn.Module:
+def chain_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> nn.Module:
     """The model's layers one after the other; CaptureError if they are no chain."""
     calls: list[tuple[str, nn.Module, Any, Any]] = []
     with _watched(model, calls), torch.no_grad():
-        output = model(*args)
-    value: Any = args[0] if len(args) == 1 else None
+        output = model(*args, **kwargs)
+    value: Any = args[0] if len(args) == 1 and not kwargs else None
     chain: list[tuple[str, nn.Module]] = []
     for name, layer, given, result in calls:
         if not (len(given) == 1 and given[0] is value and isinstance(result, Tensor)):

@@ -66,6 +66,10 @@ def settled(value: Any, sizes: Sizes) -> Any:
 def operation(name: str, inputs: Sequence[Tensor], options: Mapping[str, Any]) -> Any:
     """An operation of torch. The option `order` says which of its arguments arrive, and which items of lists do."""
     given = dict(options)
+    if inputs and given.get("device") is not None:
+        given["device"] = inputs[
+            0
+        ].device  # The graph runs where its inputs are, not where the model was captured.
     waiting = iter(inputs)
     for argument, there in given.pop("order", []):
         given[argument] = (

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchport.targets.marble.core.unrolled import ALONE
 from torchport.targets.marble.core.version import Version
-from torchport.targets.marble.groups import Group, Kind
+from torchport.targets.marble.groups import ALONE, Group, Kind
 from torchport.targets.marble.works import settled
 
 Axis = dict[str, Any]

@@ -13,10 +13,8 @@ from torch import Tensor
 
 from torchport.errors import ConvertError
 from torchport.targets.marble import sparse
-from torchport.targets.marble.arrivals import arrivals_of
-from torchport.targets.marble.core import links
 from torchport.targets.marble.core.version import Version
-from torchport.targets.marble.counts import synapses_in
+from torchport.targets.marble.core.views import count_in
 from torchport.targets.marble.groups import Group
 from torchport.targets.marble.view.packed import ids_of, packed
 from torchport.targets.marble.view.patterns import Lookup, Pattern, biases_of, pattern_of
@@ -46,7 +44,7 @@ class Wiring:
 
 
 def wiring_of(version: Version, group: Group) -> Wiring:
-    arriving = arrivals_of(version.graph).at(group.name) if group.inputs else []
+    arriving = version.arrivals.at(group.name) if group.inputs else []
     pattern = pattern_of(version, group)
     own = [{"shape": list(ids.shape), "ids": ids_of(ids)} for ids in arriving[: len(group.own_inputs)]]
     if pattern is not None and any(one["ids"] is None for one in own):
@@ -54,7 +52,7 @@ def wiring_of(version: Version, group: Group) -> Wiring:
     listed = _added(version, group, arriving) if pattern is not None else _one_by_one(version, group)
     has_added = sparse.ROW in group.weights
     return Wiring(
-        count=_if_known(lambda: synapses_in(version, group)),
+        count=_if_known(lambda: count_in(version, group)),
         inputs=own if pattern is not None else [],
         sources=_groups(version, arriving),
         pattern=pattern,
@@ -101,10 +99,10 @@ def _added(version: Version, group: Group, arriving: list[Tensor]) -> dict[str, 
 def _one_by_one(version: Version, group: Group) -> dict[str, Any] | None:
     """All synapses of a group that has no pattern, if they are few."""
     there = [id for id in group.ids if id - group.first not in group.removed]
-    first = _if_known(lambda: links.into(version, there[0]))
+    first = _if_known(lambda: version.into(there[0]))
     if first is None or len(first) * len(there) > MOST_LISTED or len(there) > MOST_ASKED:
         return None
-    found = [links.into(version, neuron) for neuron in there]
+    found = [version.into(neuron) for neuron in there]
     if sum(len(one) for one in found) > MOST_LISTED:
         return None
     source, target, number, weight = (
