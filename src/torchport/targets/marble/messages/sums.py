@@ -87,21 +87,6 @@ def _of_first_channels(given: Delivery, parts: range, each: int, spots: int) -> 
     return reach.rows(coordinates(neurons, result.shape), len(neurons))
 
 
-def _filtered(given: Delivery, first: int, seen: Tensor, rows: Tensor) -> Tensor:
-    """The sums of some parts: of `[parts, spots, synapses]` and `[parts, channels, synapses]`."""
-    if given.observe is None:
-        return rows @ seen.mT
-    parts, channels, synapses = rows.shape
-    total = rows.new_empty(parts, channels, seen.shape[1])
-    for nth, start, stop in _in_order(parts, channels, seen[0].numel()):
-        for begin, end in portions(seen.shape[1], synapses * (stop - start) * len(nth)):
-            own = slice(nth.start, nth.stop)
-            messages = rows[own, start:stop, None] * seen[own, None, begin:end]
-            total[own, start:stop, begin:end] = messages.sum(-1)
-            _tell_each_channel(given, first, messages, (nth.start * channels + start, begin, seen.shape[1]))
-    return total
-
-
 def _in_order(parts: int, channels: int, synapses: int) -> Iterator[tuple[range, int, int]]:
     """Some whole parts at a time, if they are small, or some channels of one part."""
     for first, last in portions(parts, channels * synapses):
@@ -118,6 +103,21 @@ def _tell_each_channel(given: Delivery, first: int, messages: Tensor, place: tup
         return
     for nth, own in enumerate(shown, channel):
         given.tell(first + nth * spots + begin, own)
+
+
+def _filtered(given: Delivery, first: int, seen: Tensor, rows: Tensor) -> Tensor:
+    """The sums of some parts: of `[parts, spots, synapses]` and `[parts, channels, synapses]`."""
+    if given.observe is None:
+        return rows @ seen.mT
+    parts, channels, synapses = rows.shape
+    total = rows.new_empty(parts, channels, seen.shape[1])
+    for nth, start, stop in _in_order(parts, channels, seen[0].numel()):
+        for begin, end in portions(seen.shape[1], synapses * (stop - start) * len(nth)):
+            own = slice(nth.start, nth.stop)
+            messages = rows[own, start:stop, None] * seen[own, None, begin:end]
+            total[own, start:stop, begin:end] = messages.sum(-1)
+            _tell_each_channel(given, first, messages, (nth.start * channels + start, begin, seen.shape[1]))
+    return total
 
 
 def sparse(given: Delivery) -> list[Tensor]:
