@@ -71,7 +71,11 @@ Resized = tuple[Tensor, Tensor]
 def resized(
     mode: str, size: int, result: int, align_corners: bool, scale: float | None, dtype: torch.dtype
 ) -> Resized:
-    """Those of an interpolation along one axis. torch itself is asked, so the weights are the ones that it takes."""
+    """Those of an interpolation along one axis. torch itself is asked, so the weights are the ones that it takes.
+
+    Neighbours that coincide at a margin are one synapse with the weight of both. So an infinite value comes through,
+    where torch, which multiplies it by a weight of 0 too, may give NaN.
+    """
     spread = _interpolated(mode, torch.eye(size, dtype=dtype), result, align_corners, scale)
     marked = torch.zeros(size, size, dtype=dtype).fill_diagonal_(math.nan)
     touched = _interpolated(mode, marked, result, align_corners, scale).isnan()
