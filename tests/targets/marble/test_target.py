@@ -13,18 +13,33 @@ from torch import nn
 import torchport
 from torchport import Port
 from torchport.errors import CaptureError, ManifestError, UsageError
-from torchport.targets.marble.target import compute
+from torchport.targets.marble.target import MarbleArtifact, MarbleOptions, compute
 from torchport.targets.registry import find_target, options_for
 from torchport.trace.reading import Trace
 
 from ..conformance import SABOTAGE, model_and_inputs
+from .copies import copy_of
 
 pytestmark = pytest.mark.slow
 
 
-def ported(out: Path, **options: Any) -> Port:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Port:
     model, inputs = model_and_inputs()
-    return torchport.port(model, inputs, target="marble", out=out, name="net", **options)
+    return torchport.port(model, inputs, target="marble", out=tmp_path_factory.mktemp("port"), name="net")
+
+
+@pytest.fixture
+def port(made: Port, tmp_path: Path) -> Port:
+    """A copy of the port, which a test may change."""
+    return copy_of(made, tmp_path)
+
+
+def evaluated(port: Port, **options: Any) -> Port:
+    """The port, evaluated by other options than those that it was made with."""
+    assert isinstance(port.artifact, MarbleArtifact)
+    port.artifact.keep(port.artifact.facts.model_copy(update=options))
+    return port
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -46,17 +61,15 @@ def coarser_norm(assembly: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", [{"by": "messages"}, {"opened": True}], ids=["messages", "opened"])
 def test_it_is_proven_on_its_inputs_and_on_those_of_another_length(
-    options: dict[str, Any], tmp_path: Path
+    options: dict[str, Any], port: Port
 ) -> None:
-    port = ported(tmp_path, **options)
-    assert port.check().passed
+    assert evaluated(port, **options).check().passed
     torch.manual_seed(3)
     assert port.check((torch.randn(7, 24), torch.rand(24))).passed
-    assert Port.open(port.folder).check().passed
 
 
-def test_by_messages_an_edit_is_explained_in_a_slice_that_runs_by_messages_too(tmp_path: Path) -> None:
-    port = ported(tmp_path, by="messages")
+def test_by_messages_an_edit_is_explained_in_a_slice_that_runs_by_messages_too(port: Port) -> None:
+    evaluated(port, by="messages")
     SABOTAGE["marble"].gelu_as_tanh(port.artifact.folder)
     found = port.check().first_divergence
     assert found is not None and found.layer == "blocks.0" and found.suggestions[0].kind == "gelu_tanh"
@@ -65,16 +78,14 @@ def test_by_messages_an_edit_is_explained_in_a_slice_that_runs_by_messages_too(t
     assert facts["by"] == "messages"
 
 
-def test_an_edit_of_one_group_inside_a_norm_is_run_and_blamed_on_the_norm(tmp_path: Path) -> None:
-    port = ported(tmp_path)
+def test_an_edit_of_one_group_inside_a_norm_is_run_and_blamed_on_the_norm(port: Port) -> None:
     edit(port.artifact.folder, coarser_norm)
     found = port.check().first_divergence
     assert found is not None and found.layer == "blocks.0.norm" and found.edits
     assert found.operation is not None and found.operation.op == "aten.layer_norm.default"
 
 
-def test_an_edit_holds_for_inputs_of_another_length(tmp_path: Path) -> None:
-    port = ported(tmp_path)
+def test_an_edit_holds_for_inputs_of_another_length(port: Port) -> None:
     inputs = (torch.randn(7, 24), torch.rand(24))
     before = compute(port.artifact.folder, inputs)
     edit(port.artifact.folder, coarser_norm)
@@ -82,8 +93,7 @@ def test_an_edit_holds_for_inputs_of_another_length(tmp_path: Path) -> None:
     assert 1e-5 < (before[0] - after[0]).abs().max() < 1e-1
 
 
-def test_an_operation_that_is_edited_without_its_groups_is_refused(tmp_path: Path) -> None:
-    port = ported(tmp_path)
+def test_an_operation_that_is_edited_without_its_groups_is_refused(port: Port) -> None:
 
     def other(assembly: dict[str, Any]) -> None:
         if assembly["operation"] == "aten.gelu.default":
@@ -94,16 +104,15 @@ def test_an_operation_that_is_edited_without_its_groups_is_refused(tmp_path: Pat
         compute(port.artifact.folder, model_and_inputs()[1])
 
 
-def test_a_file_that_is_no_neuron_graph_is_refused(tmp_path: Path) -> None:
-    port = ported(tmp_path)
+def test_a_file_that_is_no_neuron_graph_is_refused(port: Port) -> None:
     structure = port.artifact.folder / "neurons.json"
     structure.write_text(structure.read_text()[:-100])
     with pytest.raises(ManifestError, match="TP0302"):
         port.check()
 
 
-def test_inputs_of_another_kind_are_refused(tmp_path: Path) -> None:
-    folder = ported(tmp_path).artifact.folder
+def test_inputs_of_another_kind_are_refused(made: Port) -> None:
+    folder = made.artifact.folder
     for inputs in [
         (torch.randn(4, 24),),
         (torch.randn(4, 23), torch.rand(24)),
@@ -133,6 +142,14 @@ def test_a_graph_whose_shapes_do_not_fit_is_converted_and_stops_in_the_layer_tha
     assert stopped is not None and "mat1 and mat2 shapes cannot be multiplied" in stopped.message
     with Trace(tmp_path / "run.safetensors") as run:
         assert run.has("blocks.0#1") and not run.has("head")
+
+
+def test_how_it_is_evaluated_is_kept_with_the_port(tmp_path: Path) -> None:
+    capture = torchport.record(nn.Linear(3, 2), torch.ones(1, 3))
+    target, options = find_target("marble"), MarbleOptions(by="messages", opened=True)
+    artifact = target.convert(capture.graph, capture.weights, tmp_path, options)
+    assert isinstance(artifact, MarbleArtifact)
+    assert (artifact.facts.by, artifact.facts.opened) == ("messages", True)
 
 
 class Odd(nn.Module):
