@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -73,16 +72,16 @@ def _if_known(asked: Callable[[], Answer]) -> Answer | None:
 def _groups(version: Version, arriving: list[Tensor]) -> list[str]:
     """The groups that some ids belong to, in the order of their ids."""
     groups = sorted((one for one in version.groups.values() if len(one.ids)), key=lambda one: one.first)
-    firsts = [group.first for group in groups]
-    flat = [ids.reshape(-1).numpy() for ids in arriving]
-    known = np.unique(np.concatenate(flat)) if flat else np.zeros(0, dtype=np.int64)
-    found: list[str] = []
-    place = int(np.searchsorted(known, 0))
-    while place < len(known):
-        group = groups[bisect_right(firsts, int(known[place])) - 1]
-        found.append(group.name)
-        place = int(np.searchsorted(known, group.ids.stop))
-    return found
+    firsts = np.array([group.first for group in groups])
+    found: set[int] = set()
+    for ids in arriving:
+        if not ids.numel():
+            continue
+        ends = np.searchsorted(firsts, [int(ids.min()), int(ids.max())], "right")
+        if ends[0] != ends[1]:
+            ends = np.flatnonzero(np.bincount(np.searchsorted(firsts, ids.reshape(-1).numpy(), "right")))
+        found |= {int(end) for end in ends}
+    return [groups[end - 1].name for end in sorted(found - {0})]
 
 
 def _added(version: Version, group: Group, arriving: list[Tensor]) -> dict[str, Any] | None:
