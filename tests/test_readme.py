@@ -108,7 +108,8 @@ def test_the_python_of_the_readme_runs(answers: tuple[Path, dict[str, str]]) -> 
 
 def test_the_readme_lists_every_command_and_no_other() -> None:
     table = re.findall(r"^\| `torchport (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert table == [command.callback.__name__ for command in app.registered_commands if command.callback]
+    commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert table == commands + [group.name for group in app.registered_groups]
 
 
 def test_the_readme_names_every_model_that_the_tests_prove() -> None:

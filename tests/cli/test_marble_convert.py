@@ -121,6 +121,27 @@ def test_a_pickled_model_is_refused_and_nothing_in_it_is_run(torchport: Torchpor
     assert files(folder) == {"whole.pt"}
 
 
+def test_torchscript_and_exported_programs_are_refused(torchport: Torchport, folder: Path) -> None:
+    torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.randn(1, 2)), folder / "script.pt")
+    (folder / "program.pt2").write_bytes(b"PK")
+    for name, what in (("script.pt", "TorchScript"), ("program.pt2", "an exported program")):
+        answer = torchport("marble", "convert", "--pytorch", name, "--model", SPEC, "--output", "n.marble")
+        assert answer.code == 2
+        assert what in answer.stderr and "torch.save(model.state_dict(), FILE)" in answer.stderr
+    assert files(folder) == {"script.pt", "program.pt2"}
+
+
+def test_a_journal_is_begun_beside_the_file(torchport: Torchport, folder: Path) -> None:
+    assert torchport("marble", "convert", "--pytorch", SPEC, "--output", "n.marble", "--journal").code == 0
+    assert files(folder) == {"n.marble", "n.marble.journal"}
+
+
+def test_an_exchange_format_that_cannot_be_written_is_refused(torchport: Torchport, folder: Path) -> None:
+    answer = torchport("marble", "convert", "--pytorch", SPEC, "--output", "n.json")
+    assert (answer.code, files(folder)) == (2, set())
+    assert "error TP0801" in answer.stderr and "Give a file that ends in .marble." in answer.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -64,7 +64,8 @@ def render_validation(validation: Validation, console: Console) -> None:
     told = f"{validation.name} by {validation.by}: {_verdict(validation)} ({validation.rule})"
     console.print(Text.assemble((word, style), f"  {told}"))
     if validation.output_error is not None:
-        console.print(Text(f"      outputs: error {validation.output_error:.2g} of the largest magnitude"))
+        error = f"error {validation.output_error:.2g} of the largest magnitude ({validation.output_rule})"
+        console.print(Text(f"      outputs: {error}"))
     if validation.uncompared:
         names = ", ".join(validation.uncompared[:SHOWN])
         console.print(

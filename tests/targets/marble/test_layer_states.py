@@ -52,6 +52,19 @@ def test_registered_layers_and_stubs_show() -> None:
     assert "Tanh is not supported for conversion" in (tanh.reason or "")
 
 
+def test_layers_of_a_users_own_are_listed_by_their_full_names() -> None:
+    class Linear(nn.Module):
+        """Not that of torch."""
+
+    marble.register_layer(Linear)(lambda composer, module, value: value)
+    try:
+        name = f"{Linear.__module__}.{Linear.__qualname__}"
+        own, of_torch = layer_states([name, "Linear"])
+        assert (own.state, of_torch.state) == ("registered", "converts")
+    finally:
+        del LAYERS[Linear]
+
+
 @pytest.mark.zoo
 def test_the_layers_that_are_promised_convert() -> None:
     states = {one.name: one for one in layer_states(PROMISED.split())}

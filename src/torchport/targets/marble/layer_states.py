@@ -42,37 +42,35 @@ def public_layers() -> list[str]:
 
 
 def layer_states(names: Iterable[str] = ()) -> Iterator[LayerState]:
-    """The state of the layers of torch.nn with these names, or of all, and of the layers that users have registered."""
-    asked = list(names)
-    known = [*public_layers(), *(layer.__name__ for layer in LAYERS if not _is_public(layer))]
+    """The state of the layers of torch.nn with these names, or of all, and then of other layers that are registered."""
+    asked, public = list(names), public_layers()
+    own = {_name_of(layer): layer for layer in LAYERS if getattr(nn, layer.__name__, None) is not layer}
     for name in asked:
-        if name not in known:
+        if name not in public and name not in own:
             raise UsageError(
                 "TP0801", f"torch.nn has no layer {name!r}", fix="`torchport marble layers` lists all."
             )
-    for name in asked or known:
-        yield _state(name)
+    for name in asked or [*public, *own]:
+        yield LayerState(name=name, state="registered") if name in own else _state(name)
 
 
-def _is_public(layer: type[nn.Module]) -> bool:
-    return getattr(nn, layer.__name__, None) is layer
+def _name_of(layer: type[nn.Module]) -> str:
+    return f"{layer.__module__}.{layer.__qualname__}"
 
 
 def _state(name: str) -> LayerState:
-    is_registered = any(layer.__name__ == name for layer in LAYERS)
-    if name not in EXAMPLES:
-        if is_registered:
-            return LayerState(name=name, state="registered")
-        return LayerState(name=name, state="not supported", reason="torchport has no example of it")
+    """The state of a layer of torch.nn."""
     reason = _fault(name)
     log.info("%s: %s", name, reason or "converts")
     if reason is not None:
         return LayerState(name=name, state="not supported", reason=reason)
-    return LayerState(name=name, state="registered" if is_registered else "converts")
+    return LayerState(name=name, state="registered" if getattr(nn, name) in LAYERS else "converts")
 
 
 def _fault(name: str) -> str | None:
     """Why the example of a layer does not convert, or None if its graph computes what PyTorch computes."""
+    if name not in EXAMPLES:
+        return "torchport has no example of it"
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
         torch.manual_seed(SEED)
         model, args = EXAMPLES[name]()

@@ -70,6 +70,9 @@ class Validation(BaseModel):
     uncompared: tuple[str, ...]
     """Layers of the model that have no border in the graph, such as those inside a layer with its own converter."""
     output_error: float | None
+    """The largest chained error of an output, as a share of its largest magnitude."""
+    output_rule: str | None
+    """The rule by which that was judged."""
     layers: tuple[ValidatedLayer, ...]
 
 
@@ -114,6 +117,7 @@ def validate(
         differing=_differing(parity),
         uncompared=uncompared,
         output_error=_share(parity.outputs),
+        output_rule=None if parity.outputs is None else parity.outputs.rule,
         layers=tuple(_layer(layer) for layer in parity.layers),
     )
 

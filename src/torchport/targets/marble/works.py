@@ -67,9 +67,8 @@ def operation(name: str, inputs: Sequence[Tensor], options: Mapping[str, Any]) -
     """An operation of torch. The option `order` says which of its arguments arrive, and which items of lists do."""
     given = dict(options)
     if inputs and given.get("device") is not None:
-        given["device"] = inputs[
-            0
-        ].device  # The graph runs where its inputs are, not where the model was captured.
+        # The graph runs where its inputs are, which need not be where the model was captured.
+        given["device"] = inputs[0].device
     waiting = iter(inputs)
     for argument, there in given.pop("order", []):
         given[argument] = (
