@@ -247,6 +247,17 @@ CODES: dict[str, Explanation] = {
         "but bias neurons.",
         "Keep the graph in the native format; export a part of it, or force the export.",
     ),
+    "TP0368": Explanation(
+        "the graph in the file cannot be run",
+        "A graph of neurons and synapses says how each neuron adds what arrives, and which activation follows. What "
+        "needs more than that, such as a product, a selection, a memory or a cycle, is only in native files.",
+        "Save the graph as a native `.marble` file where it was made, and load that.",
+    ),
+    "TP0369": Explanation(
+        "there is no such format of neuron graphs",
+        "The extension of a file says how a graph is written. Only native files have a journal.",
+        "Use .marble or .json.",
+    ),
     # Convert
     "TP0401": Explanation(
         "unsupported operations remain",

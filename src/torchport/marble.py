@@ -11,12 +11,16 @@ from typing import Any
 
 from torch import nn
 
+from torchport.errors import GraphFileError
 from torchport.targets.marble.activations import activation, activations, remove_activation
 from torchport.targets.marble.core.adding import NeuronGroup
 from torchport.targets.marble.core.builder import GraphBuilder
 from torchport.targets.marble.core.core import Core
 from torchport.targets.marble.core.views import Neuron, Synapse
-from torchport.targets.marble.files import native
+from torchport.targets.marble.exchange import as_json
+from torchport.targets.marble.exchange import legacy as snapshot
+from torchport.targets.marble.exchange.layout import with_bias_neurons
+from torchport.targets.marble.files import exported, native
 from torchport.targets.marble.files.journal import FileJournal
 from torchport.targets.marble.model import core_of
 from torchport.targets.marble.registries import (
@@ -50,14 +54,45 @@ def convert_model(model: nn.Module, example_inputs: Any, *, name: str | None = N
     return core_of(model, example_inputs, name=name)
 
 
-def save(core: Core, path: str | Path, *, journal: bool = False) -> None:
-    """Writes a graph to a `.marble` file, whole or not at all. With a journal, later changes are kept beside it."""
+def save(
+    core: Core, path: str | Path, *, journal: bool = False, legacy: bool = False, most: int = exported.MOST
+) -> None:
+    """Writes a graph, whole or not at all: to a `.marble` file, or as MARBLE's `.json`.
+
+    With a journal, later changes are kept beside the file. With `legacy`, a `.marble` file is a pickle for MARBLE. Its
+    formats spell out every neuron and synapse, of which there may be `most`.
+    """
     file = Path(path)
+    form = file.suffix.lower()
+    if form not in FORMATS or (form != ".marble" and legacy) or (journal and (legacy or form != ".marble")):
+        raise _no_such_format(file, journal=journal, legacy=legacy)
+    if form == ".json":
+        as_json.write(file, exported.plain_of(core, most=most), force=True)
+    elif legacy:
+        snapshot.write(file, with_bias_neurons(exported.plain_of(core, most=most)), force=True)
+    else:
+        _save_native(core, file, journal=journal)
+
+
+def _save_native(core: Core, file: Path, *, journal: bool) -> None:
     checksum = native.save(core, file)
     if journal:
         kept = FileJournal(file, checksum)
         kept.begin()
         core.journal = kept
+
+
+FORMATS = (".marble", ".json")
+
+
+def _no_such_format(file: Path, *, journal: bool, legacy: bool) -> GraphFileError:
+    asked = " with a journal" * journal + " as a legacy pickle" * legacy
+    return GraphFileError(
+        "TP0369",
+        f"no format of graphs is written to {file.name}{asked}: there are .marble (native, may have a journal), "
+        ".json (MARBLE's), and .marble with legacy=True (MARBLE's pickle)",
+        where=str(file),
+    )
 
 
 def load(path: str | Path, *, device: str | None = None, journal: bool = False) -> Core:
