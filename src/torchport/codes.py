@@ -211,7 +211,8 @@ CODES: dict[str, Explanation] = {
     ),
     "TP0361": Explanation(
         "the file of a neuron graph is cut off or of another kind",
-        "A graph in JSON is UTF-8 text with one object; a legacy snapshot is a pickle of protocol 2 or later.",
+        "A native file is one of safetensors; a graph in JSON is UTF-8 text with one object; a legacy snapshot is a "
+        "pickle of protocol 2 or later.",
         "Copy the file again and compare the sizes, or write the graph again; check that the suffix fits.",
     ),
     "TP0362": Explanation(
@@ -377,11 +378,6 @@ CODES: dict[str, Explanation] = {
         "the graph cannot be run with these inputs",
         "A graph has the inputs of the model that it was made from.",
         "Give as many tensors as the model takes, of the shapes that it was converted for.",
-    ),
-    "TP0906": Explanation(
-        "the file is no graph of neurons that can be read",
-        "It is cut off, changed, of a newer version, or something else altogether. Nothing in it was run.",
-        "Get the file again, or convert the model again with `torchport marble convert`.",
     ),
     "TP0907": Explanation(
         "there are too many synapses to write them one by one",

@@ -20,7 +20,8 @@ from torchport.targets.marble.core.views import Neuron, Synapse
 from torchport.targets.marble.exchange import as_json
 from torchport.targets.marble.exchange import legacy as snapshot
 from torchport.targets.marble.exchange.layout import with_bias_neurons
-from torchport.targets.marble.files import exported, native
+from torchport.targets.marble.files import exported, imported, native
+from torchport.targets.marble.files.form import Form, form_of
 from torchport.targets.marble.files.journal import FileJournal
 from torchport.targets.marble.model import core_of
 from torchport.targets.marble.registries import (
@@ -96,12 +97,25 @@ def _no_such_format(file: Path, *, journal: bool, legacy: bool) -> GraphFileErro
 
 
 def load(path: str | Path, *, device: str | None = None, journal: bool = False) -> Core:
-    """The graph in a `.marble` file, with the changes that its journal has. Nothing in the file is run."""
+    """The graph in a file that `save` or MARBLE wrote; a native one with the changes that its journal has.
+
+    What a file is, is known by its content. Nothing in it is run. MARBLE's formats are read if the graph is one of
+    weighted sums and activations.
+    """
     file = Path(path)
+    form = form_of(file)
+    if form is Form.NATIVE:
+        return _load_native(file, device, journal=journal)
+    if journal:
+        raise _no_such_format(file, journal=True, legacy=form is Form.LEGACY)
+    core = imported.core_of(as_json.read(file) if form is Form.JSON else snapshot.read(file))
+    return core if device is None else core.to(device)
+
+
+def _load_native(file: Path, device: str | None, *, journal: bool) -> Core:
     core, checksum = native.load(file, device)
     kept = FileJournal(file, checksum)
-    for change in kept.changes():
-        core.undo() if change.name == "undo" else core.change(change)
+    kept.replay(core)
     if journal:
         if not kept.path.is_file():
             kept.begin()

@@ -116,7 +116,7 @@ def _by_group(version: Version, ids: Tensor) -> dict[str, Tensor]:
     groups = version.with_neurons
     first = torch.tensor([group.first for group in groups], dtype=torch.int64)
     stop = torch.tensor([group.ids.stop for group in groups], dtype=torch.int64)
-    at = torch.bucketize(ids, first, right=True) - 1
+    at = torch.bucketize(ids.contiguous(), first, right=True) - 1
     is_there = (at >= 0) & (ids < stop[at]) if groups else torch.zeros_like(ids, dtype=torch.bool)
     removed = [group.first + one for group in groups for one in group.removed]
     if removed:
