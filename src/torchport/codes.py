@@ -216,7 +216,8 @@ CODES: dict[str, Explanation] = {
     ),
     "TP0361": Explanation(
         "the file of a neuron graph is cut off or of another kind",
-        "A graph in JSON is UTF-8 text with one object; a legacy snapshot is a pickle of protocol 2 or later.",
+        "A native file is one of safetensors; a graph in JSON is UTF-8 text with one object; a legacy snapshot is a "
+        "pickle of protocol 2 or later.",
         "Copy the file again and compare the sizes, or write the graph again; check that the suffix fits.",
     ),
     "TP0362": Explanation(
@@ -251,6 +252,17 @@ CODES: dict[str, Explanation] = {
         "MARBLE keeps an object for every synapse, so its formats are only for small graphs, and it has no biases "
         "but bias neurons.",
         "Keep the graph in the native format; export a part of it, or force the export.",
+    ),
+    "TP0368": Explanation(
+        "the graph in the file cannot be run",
+        "A graph of neurons and synapses says how each neuron adds what arrives, and which activation follows. What "
+        "needs more than that, such as a product, a selection, a memory or a cycle, is only in native files.",
+        "Save the graph as a native `.marble` file where it was made, and load that.",
+    ),
+    "TP0369": Explanation(
+        "there is no such format of neuron graphs",
+        "The extension of a file says how a graph is written. Only native files have a journal.",
+        "Use .marble or .json.",
     ),
     # Convert
     "TP0401": Explanation(
@@ -377,11 +389,6 @@ CODES: dict[str, Explanation] = {
         "the graph cannot be run with these inputs",
         "A graph has the inputs of the model that it was made from.",
         "Give as many tensors as the model takes, of the shapes that it was converted for.",
-    ),
-    "TP0906": Explanation(
-        "the file is no graph of neurons that can be read",
-        "It is cut off, changed, of a newer version, or something else altogether. Nothing in it was run.",
-        "Get the file again, or convert the model again with `torchport marble convert`.",
     ),
     "TP0907": Explanation(
         "there are too many synapses to write them one by one",

@@ -1,11 +1,11 @@
 """The synapses of one neuron in a graph, in both directions, and what it received in a run.
 
-In: a graph, its arrays, and the id of a neuron. Whole groups are never listed.
+In: a graph, its arrays, and the id of a neuron. Only `synapses_into` lists whole groups, by portions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,7 @@ from torchport.targets.marble.evaluate import by_groups
 from torchport.targets.marble.fans import Request, fan, reaches, request
 from torchport.targets.marble.fans.lists import is_listed, listing
 from torchport.targets.marble.groups import ALONE, Group, Kind, NeuronGraph
+from torchport.targets.marble.messages.delivery import portions
 from torchport.targets.marble.sparse import NUMBER, added_part, has_added, own_part
 
 Arrays = Mapping[str, Tensor]
@@ -98,6 +99,31 @@ def bias_of(
     return None if bias is None else bias[0]
 
 
+def synapses_into(known: Arrivals, arrays: Arrays, group: Group) -> Iterator[Synapses]:
+    """The synapses into all neurons of a group, some neurons at a time; those of each neuron are together."""
+    parts = _parts(known, group, arrays)
+    for result, form in enumerate(group.results):
+        widest = sum(part.widest(result) for part in parts)
+        for start, stop in portions(form.size, widest):
+            neurons = torch.arange(start, stop)
+            found = _joined([part.synapses(neurons, result) for part in parts])
+            found = found.among(_is_there(group, found.target))
+            yield found.among(torch.argsort(found.target, stable=True))
+
+
+def biases_of(known: Arrivals, arrays: Arrays, group: Group) -> Tensor | None:
+    """The biases of all neurons of a group, those of removed ones included; None if they have none."""
+    if group.kind is not Kind.WEIGHTED_SUM:
+        return None
+    if group.work == ALONE:
+        return arrays[group.weights["bias"]].reshape(-1) if "bias" in group.weights else None
+    own, *_ = _parts(known, group, arrays)
+    size = group.results[0].size
+    found = [fan(own.ask, range(*some)).bias for some in portions(size, own.widest(0))]
+    there = [bias for bias in found if bias is not None]
+    return torch.cat(there) if there else None
+
+
 def received(
     graph: NeuronGraph,
     arrays: Arrays,
@@ -147,6 +173,13 @@ class _Part:
         if self.numbers is not None:
             number = self.numbers[self.ask.arrays["row"].long()[neurons[row]] + number].long()
         return Synapses(self.ids[synapses.source[there]], before + neurons[row], number, weight[there])
+
+    def widest(self, result: int) -> int:
+        """How many places a row of synapses into a neuron of a result has."""
+        size = self.ask.results[result].size
+        if is_listed(self.ask):
+            return int(listing(self.ask).row.diff().max()) if size else 0
+        return fan(self.ask, range(min(1, size)), result).source.shape[1]
 
     def one(self, place: int, result: int) -> tuple[Synapses, Tensor]:
         """Those into one neuron, and the places that they come from."""

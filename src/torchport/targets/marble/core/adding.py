@@ -110,11 +110,23 @@ def must_be_numbers(weights: Tensor) -> None:
 
 
 def _by_group(version: Version, ids: Tensor) -> dict[str, Tensor]:
-    """Which of the ids belong to each group."""
-    found: dict[str, list[int]] = {}
-    for index, neuron in enumerate(ids.tolist()):
-        found.setdefault(version.place(neuron).group.name, []).append(index)
-    return {name: torch.tensor(indices) for name, indices in found.items()}
+    """Which of the ids belong to each group; the groups are in the order in which they are met."""
+    if not len(ids):
+        return {}
+    groups = version.with_neurons
+    first = torch.tensor([group.first for group in groups], dtype=torch.int64)
+    stop = torch.tensor([group.ids.stop for group in groups], dtype=torch.int64)
+    at = torch.bucketize(ids.contiguous(), first, right=True) - 1
+    is_there = (at >= 0) & (ids < stop[at]) if groups else torch.zeros_like(ids, dtype=torch.bool)
+    removed = [group.first + one for group in groups for one in group.removed]
+    if removed:
+        is_there &= ~torch.isin(ids, torch.tensor(removed, dtype=torch.int64))
+    if not bool(is_there.all()):
+        version.place(int(ids[int(is_there.int().argmin())]))
+    order = torch.argsort(at, stable=True)
+    portions = torch.split(order, torch.unique_consecutive(at[order], return_counts=True)[1].tolist())
+    met = sorted(portions, key=lambda portion: int(portion[0]))
+    return {groups[int(at[portion[0]])].name: portion for portion in met}
 
 
 def _added_to(version: Version, name: str, sources: Tensor, targets: Tensor, weights: Tensor) -> Version:
@@ -186,16 +198,14 @@ def _with_input(version: Version, group: Group, inputs: Inputs, source: str) -> 
 
 def _next_numbers(version: Version, group: Group, rows: sparse.Rows, offsets: Tensor) -> Tensor:
     """The numbers of new synapses: for each neuron, those after the ones that it has or had."""
-    following: dict[int, int] = {}
-    width = own_width(version, group)
-    found = []
-    for offset in offsets.tolist():
-        if offset not in following:
-            had = rows.number[rows.target == offset]
-            following[offset] = max(width, int(had.max()) + 1 if len(had) else 0)
-        found.append(following[offset])
-        following[offset] += 1
-    return torch.tensor(found, dtype=torch.int64)
+    following = torch.full((group.results[0].size,), own_width(version, group), dtype=torch.int64)
+    following.scatter_reduce_(0, rows.target, rows.number + 1, "amax")
+    order = torch.argsort(offsets, stable=True)
+    sorted_offsets = offsets[order]
+    first = torch.searchsorted(sorted_offsets, sorted_offsets)
+    nth = torch.empty_like(offsets)
+    nth[order] = torch.arange(len(offsets)) - first
+    return following[offsets] + nth
 
 
 def with_rows(version: Version, group: Group, rows: sparse.Rows, inputs: Inputs) -> Version:

@@ -82,19 +82,20 @@ class Version:
         return any(bool((self.arrivals.ids(port) == neuron).any()) for port in self.graph.outputs)
 
     @cached_property
-    def _with_neurons(self) -> list[Group]:
+    def with_neurons(self) -> list[Group]:
+        """The groups that have ids, in the order of those."""
         return sorted(
             (group for group in self.groups.values() if len(group.ids)), key=lambda group: group.first
         )
 
     @cached_property
     def _firsts(self) -> list[int]:
-        return [group.first for group in self._with_neurons]
+        return [group.first for group in self.with_neurons]
 
     def place(self, neuron: int) -> Place:
         """Where a neuron is. There is none if its id was never given, or if it was removed."""
         index = bisect_right(self._firsts, neuron) - 1
-        group = self._with_neurons[index] if index >= 0 else None
+        group = self.with_neurons[index] if index >= 0 else None
         if group is None or neuron not in group.ids:
             raise NeuronError("TP0901", f"there is no neuron {neuron}: ids are below {self.next_id}")
         offset = neuron - group.first

@@ -84,7 +84,7 @@ class Neurons:
     def __getitem__(self, neuron: int) -> Neuron:
         place = self.version.place(neuron)
         group = place.group
-        activation = _activation(group)
+        activation = activation_of(group)
         return Neuron(
             id=neuron,
             neuron_type=group.kind.value,
@@ -95,7 +95,7 @@ class Neurons:
             bias=_bias(self.version, neuron),
             activation=activation,
             is_activation=activation is not None,
-            tier=_tier(self.version, group),
+            tier=tier_of(self.version, group),
         )
 
     def of_layer(self, layer: str) -> list[range]:
@@ -168,7 +168,8 @@ def formula(group: Group) -> str:
     }.get(group.kind, f"{name}(x)")
 
 
-def _activation(group: Group) -> str | None:
+def activation_of(group: Group) -> str | None:
+    """The name of the function that the neurons of a group are, if they are one."""
     if group.kind is not Kind.FUNCTION:
         return None
     return group.work.removeprefix("activation:").removeprefix("aten.").split(".")[0]
@@ -187,6 +188,7 @@ def _bias(version: Version, neuron: int) -> float | None:
     return None if bias is None else float(bias)
 
 
-def _tier(version: Version, group: Group) -> str:
+def tier_of(version: Version, group: Group) -> str:
+    """`vram` if arrays of the group are on an accelerator, and else `ram`."""
     devices = {array.device.type for array in version.arrays_of(group).values()}
     return "vram" if devices - {"cpu"} else "ram"

@@ -18,10 +18,17 @@ import torch
 from torch import Tensor
 
 from torchport.capture.graph import dtype_name
-from torchport.errors import NeuronError
+from torchport.errors import GraphFileError, NeuronError, TorchportError
 from torchport.files import write_atomically
 from torchport.targets.marble.core.adding import NeuronGroup
 from torchport.targets.marble.core.changes import Change
+from torchport.targets.marble.core.core import Core
+
+MOST_IDS = 100_000_000
+"""Ids that one change may be about."""
+_WRONG = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, OverflowError)
+"""What arguments raise that are not those of a change."""
+_WITHOUT = "Move the journal away to go on from the file without the changes in it."
 
 
 def journal_of(file: Path) -> Path:
@@ -56,10 +63,32 @@ class FileJournal:
                 "TP0904", f"the change could not be written to {self.path}: {error.strerror}"
             ) from error
 
+    def replay(self, core: Core) -> None:
+        """Makes the changes that were written down for this state of the file, if there are some."""
+        for number, change in enumerate(self.changes(), 1):
+            try:
+                core.undo() if change.name == "undo" else core.change(change)
+            except (TorchportError, *_WRONG) as error:
+                raise self._unsound(number, error) from error
+
     def changes(self) -> Iterator[Change]:
         """What was written down for this writing of the file. A record that a crash cut off was never made."""
-        for record, _ in self._records()[1:]:
-            yield Change(str(record["change"]), _decoded(record["arguments"]))
+        for number, (record, _) in enumerate(self._records()[1:], 1):
+            try:
+                yield Change(str(record["change"]), _decoded(record["arguments"]))
+            except _WRONG as error:
+                raise self._unsound(number, error) from error
+
+    def _unsound(self, number: int, error: Exception) -> GraphFileError:
+        reason = (
+            error.message if isinstance(error, TorchportError) else f"{type(error).__name__}: {error!s:.200}"
+        )
+        return GraphFileError(
+            "TP0362",
+            f"change {number} in {self.path} cannot be made: {reason}",
+            where=str(self.path),
+            fix=_WITHOUT,
+        )
 
     def resume(self) -> None:
         """Goes on after the last whole record, or begins if there is none for this writing of the file."""
@@ -98,16 +127,19 @@ def _records(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
             return
         if hashlib.sha256(body).hexdigest()[:16].encode() != head[9:25]:
             raise _damaged(path, at)
+        record = json.loads(body)
+        if not isinstance(record, dict):
+            raise _damaged(path, at)
         at = end + 1
-        yield json.loads(body), at
+        yield record, at
 
 
-def _damaged(path: Path, at: int) -> NeuronError:
-    return NeuronError(
-        "TP0906",
+def _damaged(path: Path, at: int) -> GraphFileError:
+    return GraphFileError(
+        "TP0361",
         f"{path} is damaged at byte {at}",
         where=str(path),
-        fix="Move the journal away to go on from the file without the changes in it.",
+        fix=_WITHOUT,
     )
 
 
@@ -150,7 +182,10 @@ def _decoded(data: Any) -> Any:
             else raw.to(getattr(torch, dtype)).reshape(shape)
         )
     if kind == "range":
-        return range(*value)
+        first, stop = value
+        if not 0 <= first <= stop <= first + MOST_IDS:
+            raise ValueError(f"{first} to {stop} is no range of ids")
+        return range(first, stop)
     if kind == "group":
         return NeuronGroup(value[0], _decoded(value[1]), _decoded(value[2]))
     return {key: _decoded(item) for key, item in value.items()}

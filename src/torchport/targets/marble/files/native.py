@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from torchport.errors import NeuronError
+from torchport.errors import GraphFileError, TorchportError
 from torchport.files import atomic_write
 from torchport.targets.marble.core.core import Core
 from torchport.targets.marble.core.version import Version
@@ -67,21 +67,23 @@ def _plain(array: Tensor) -> Tensor:
 
 
 def load(path: Path, device: str | None = None) -> tuple[Core, str]:
-    """The graph in a file, and the name of its writing; NeuronError if the file cannot be trusted."""
+    """The graph in a file, and the name of its writing; GraphFileError if the file cannot be trusted."""
     header, arrays = _read(path)
     data = _structure(header, path)
     if _checksum(header["structure"], arrays) != header.get("checksum"):
-        raise _unreadable(path, "its checksum is wrong: it was changed or damaged after it was written")
+        raise _unreadable(
+            path, "TP0364", "its checksum is wrong: it was changed or damaged after it was written"
+        )
     try:
         graph = graph_from(data["graph"])
         version = Version(graph, _without_state(arrays), int(data["next_id"]), int(data["number"]))
         names = {str(name): str(array) for name, array in data["names"].items()}
         state = {name.removeprefix(STATE): value for name, value in arrays.items() if name.startswith(STATE)}
         must_be_sound(version, names, state)
-    except NeuronError as error:
-        raise _unreadable(path, error.message) from error
+    except TorchportError as error:
+        raise _unreadable(path, "TP0362", error.message) from error
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, RuntimeError) as error:
-        raise _unreadable(path, f"{type(error).__name__}: {error}") from error
+        raise _unreadable(path, "TP0362", f"{type(error).__name__}: {error!s:.200}") from error
     core = Core(graph, version.arrays, names=names, state=state)
     core.continue_from(version)
     return _placed(core, data.get("devices", {}), device), header.get("writing", "")
@@ -92,21 +94,23 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             if header.get("format") != FORMAT:
-                raise _unreadable(path, "it is a safetensors file, but no graph of neurons")
+                raise _unreadable(path, "TP0361", "it is a safetensors file, but no graph of neurons")
             return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError as error:
-        raise _unreadable(path, "there is no such file") from error
-    except (SafetensorError, OSError, UnicodeError, ValueError) as error:
-        raise _unreadable(path, str(error)) from error
+        raise _unreadable(path, "TP0360", "there is no such file") from error
+    except OSError as error:
+        raise _unreadable(path, "TP0360", error.strerror or str(error)) from error
+    except (SafetensorError, UnicodeError, ValueError) as error:
+        raise _unreadable(path, "TP0361", str(error)) from error
 
 
 def _structure(header: Mapping[str, str], path: Path) -> dict[str, Any]:
     version = header.get("version", "")
     if not version.isdecimal() or len(version) > 6:
-        raise _unreadable(path, f"its version is {version[:20]!r}")
+        raise _unreadable(path, "TP0362", f"its version is {version[:20]!r}")
     if int(version) > VERSION:
-        raise NeuronError(
-            "TP0906",
+        raise GraphFileError(
+            "TP0363",
             f"{path} is of version {version}, and this torchport reads up to {VERSION}",
             where=str(path),
             fix="Update torchport, or save the graph with the older one.",
@@ -114,9 +118,9 @@ def _structure(header: Mapping[str, str], path: Path) -> dict[str, Any]:
     try:
         data = json.loads(header["structure"])
     except (KeyError, ValueError, RecursionError) as error:
-        raise _unreadable(path, f"its structure is no JSON: {error}") from error
+        raise _unreadable(path, "TP0362", f"its structure is no JSON: {error!s:.200}") from error
     if not isinstance(data, dict):
-        raise _unreadable(path, "its structure is no JSON object")
+        raise _unreadable(path, "TP0362", "its structure is no JSON object")
     return data
 
 
@@ -150,5 +154,5 @@ def _checksum(structure: str, arrays: Mapping[str, Tensor]) -> str:
     return found.hexdigest()
 
 
-def _unreadable(path: Path, why: str) -> NeuronError:
-    return NeuronError("TP0906", f"{path} cannot be read: {why}", where=str(path))
+def _unreadable(path: Path, code: str, why: str) -> GraphFileError:
+    return GraphFileError(code, f"{path} cannot be read: {why}", where=str(path))

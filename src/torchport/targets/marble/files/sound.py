@@ -11,7 +11,7 @@ from torch import Tensor
 from torchport.capture import operations
 from torchport.capture.control_flow import CONTROL_FLOW
 from torchport.capture.graph import dtype_name, map_args
-from torchport.errors import NeuronError
+from torchport.errors import GraphFileError
 from torchport.targets.marble import sparse, works
 from torchport.targets.marble.core.version import Version
 from torchport.targets.marble.groups import (
@@ -31,7 +31,7 @@ from torchport.targets.marble.recipes import RECIPES
 
 
 def must_be_sound(version: Version, names: Mapping[str, str], state: Mapping[str, Tensor]) -> None:
-    """Raises a NeuronError that names the first thing that is wrong."""
+    """Raises a GraphFileError that names the first thing that is wrong."""
     _ids_are_apart(version)
     for name, array in names.items():
         _claim(array in version.arrays, f"the parameter {name} has no array")
@@ -80,7 +80,7 @@ def _flow(version: Version, step: Flow, forms: Mapping[str, list[Form]]) -> list
 
 def _claim(is_so: bool, otherwise: str) -> None:
     if not is_so:
-        raise NeuronError("TP0906", otherwise)
+        raise GraphFileError("TP0362", otherwise)
 
 
 def _ids_are_apart(version: Version) -> None:

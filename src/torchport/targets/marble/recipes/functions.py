@@ -18,6 +18,8 @@ _WITH_A_NUMBER = """
 """
 _OTHER_DTYPES = "_to_copy.default to.dtype to.dtype_layout to.device to.other type_as.default"
 
-rows(Kind.FUNCTION, [f"aten.{name}.default" for name in _OF_ONE.split()])
-rows(Kind.FUNCTION, [f"aten.{name}" for name in _WITH_A_NUMBER.split()])
-rows(Kind.FUNCTION, [f"aten.{name}" for name in _OTHER_DTYPES.split()])
+FUNCTIONS = (
+    *(f"aten.{name}.default" for name in _OF_ONE.split()),
+    *(f"aten.{name}" for name in (_WITH_A_NUMBER + _OTHER_DTYPES).split()),
+)
+rows(Kind.FUNCTION, FUNCTIONS)
