@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from torchport.targets.marble.core.builder import GraphBuilder
 from torchport.targets.marble.core.core import Core
@@ -26,6 +27,25 @@ class Convolutions(nn.Module):
         x = torch.cat([self.second(x)[..., :-1] + x, x.flip(3)], 3)
         x = self.line(x.mean(3))
         return self.head(x.flatten(1)).softmax(-1)
+
+
+class Choices(nn.Module):
+    """Windows that are pooled, values that are chosen, several results of one group, and factors along axes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back = nn.ConvTranspose2d(2, 2, 3, stride=2, groups=2)
+        self.words = nn.Embedding(5, 4)
+
+    def forward(self, x: Tensor, words: Tensor) -> tuple[Tensor, ...]:
+        pooled = functional.max_pool2d(x, 3, 2, 1) + functional.adaptive_avg_pool2d(x, (3, 2))
+        values, places = pooled.topk(2, dim=-1)
+        wide = functional.interpolate(self.back(values), scale_factor=2, mode="bilinear")
+        return wide, places, self.words(words).cumsum(1), functional.pad(x, (1, 1), value=3.0).sum(-1)
+
+
+def choices() -> Core:
+    return core_of(Choices().eval(), (torch.randn(1, 2, 5, 4), torch.tensor([[1, 3, 4]])))
 
 
 def perceptron(wide: int = 16) -> Core:

@@ -108,7 +108,7 @@ def _group(
 
 def _pattern(pattern: Pattern, numbers: dict[str, int]) -> dict[str, Any]:
     return {
-        "reaches": [_reach(reach, numbers) for reach in pattern.reaches],
+        "results": [[_reach(reach, numbers) for reach in reaches] for reaches in pattern.results],
     }
 
 

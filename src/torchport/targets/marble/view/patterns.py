@@ -1,25 +1,29 @@
 """The synapses of a whole group in a few numbers, from which the page computes those of any neuron.
 
-In: a group. Out: for each input a reach, which says along each axis of the input from which positions the synapses of a
-neuron come, given the neuron's own coordinates, and where the weight of each is. The synapses of a neuron are the
-product of its rows along the axes.
+In: a group. Out: how far its synapses reach into each input, as `fans` says it, written as data for JSON, and where the
+weight of each synapse and the bias of each neuron is in the arrays.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from torchport.targets.marble.core.version import Version
-from torchport.targets.marble.groups import ALONE, Group, Kind
-from torchport.targets.marble.works import settled
+import torch
 
-Axis = dict[str, Any]
-"""`{"whole": size}` is every position, `{"same": along}` the one that the neuron has along an axis of the result, and
-`{"along": axis, "table": rows}` a row of positions for each coordinate, in which -1 is beyond a margin."""
-Shape = tuple[int, ...]
+from torchport.errors import ConvertError
+from torchport.targets.marble.core.version import Version
+from torchport.targets.marble.fans import Request, reaches, request
+from torchport.targets.marble.fans.lists import is_listed
+from torchport.targets.marble.fans.reach import Axis
+from torchport.targets.marble.fans.reach import Reach as Fans
+from torchport.targets.marble.groups import ALONE, Group, Kind
+from torchport.targets.marble.sparse import own_part
+
+MOST_IN_A_TABLE = 100_000
+"""Positions in the table of one axis."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,14 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Reach:
-    """The synapses from one input of a group."""
+    """The synapses from one input of a group.
+
+    An axis is `{"whole": size}` for every position, `{"same": along}` for the one that the neuron has along an axis of
+    the result, or a table with a row of positions for each coordinate along an axis; with one row if `along` is None.
+    """
 
     input: int
-    axes: list[Axis]
+    axes: list[dict[str, Any]]
     weight: Lookup | None = None
     factor: float = 1.0
     present: Lookup | None = None
@@ -45,157 +53,107 @@ class Reach:
 
 @dataclass(frozen=True)
 class Pattern:
-    """The synapses of a group's own work."""
+    """The synapses of a group's own work, for each of its results."""
 
-    reaches: list[Reach] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    group: Group
-    inputs: list[Shape]
-    result: Shape
-    options: Mapping[str, Any]
-    arrays: Mapping[str, Shape]
-    """The shapes of the group's arrays, by what they are for."""
-
-    def lookup(self, purpose: str, steps: list[int], each: int = 0) -> Lookup | None:
-        return Lookup(self.group.weights[purpose], steps, each) if purpose in self.arrays else None
-
-    def broadcast(self, purpose: str) -> Lookup | None:
-        """An array that is repeated along axes which it lacks, or which it has with size 1."""
-        if purpose not in self.arrays:
-            return None
-        shape = self.arrays[purpose]
-        steps = [0] * (len(self.result) - len(shape))
-        steps += [0 if size == 1 else step for size, step in zip(shape, _steps(shape), strict=True)]
-        return self.lookup(purpose, steps)
+    results: list[list[Reach]]
 
 
 def pattern_of(version: Version, group: Group) -> Pattern | None:
-    """The pattern of a group, or None if there is none for its work."""
-    work = _WORKS.get((group.kind, group.work), _single if group.kind is Kind.FUNCTION else None)
-    if not group.own_inputs or group.work == ALONE:
-        return Pattern()
-    return None if work is None or len(group.results) != 1 else work(_asked(version, group))
+    """The pattern of a group, or None if its synapses have none that is short."""
+    ask = _asked(version, group)
+    if group.work == ALONE:
+        return Pattern([[]])
+    if is_listed(ask) or ask.options.get("transposed"):
+        return None
+    try:
+        found = [reaches(ask, result) for result in ask.results]
+    except ConvertError:
+        return None
+    if any(axis.table.numel() > MOST_IN_A_TABLE for some in found for reach in some for axis in reach.axes):
+        return None
+    weighing = _weighing(ask) if _is_sum(ask) else {}
+    return Pattern([[_reach(ask, one, weighing) for one in some] for some in found])
 
 
 def biases_of(version: Version, group: Group) -> Lookup | float | None:
     """Where the biases of a group's neurons are, or the one that they share; None if they have none."""
-    if group.kind is not Kind.WEIGHTED_SUM:
-        return None
     ask = _asked(version, group)
-    number = ask.options.get("bias")
-    if group.work in ("dense", "convolution"):
-        steps = [0] * len(ask.result)
-        steps[1 if group.work == "convolution" else -1] = 1
-        return ask.lookup("bias", steps)
-    return ask.broadcast("bias") or (None if number is None else float(number))
+    if not _is_sum(ask):
+        return None
+    if group.work == "aligned":
+        number = ask.options.get("bias")
+        return _broadcast(ask, "bias") or (None if number is None else float(number))
+    if group.work not in ("dense", "convolution"):
+        return _lookup(ask, "bias", _steps(ask.results[0].shape))
+    steps = [0] * len(ask.results[0].shape)
+    steps[_channel_axis(ask)] = 1
+    return _lookup(ask, "bias", steps)
 
 
-def _asked(version: Version, group: Group) -> _Asked:
-    sizes = {free.name: free.example for free in version.graph.free}
-    return _Asked(
-        group,
-        [version.form(port).shape for port in group.own_inputs],
-        group.results[0].shape,
-        {name: settled(value, sizes) for name, value in group.options.items()},
-        {purpose: tuple(array.shape) for purpose, array in version.arrays_of(group).items()},
-    )
+def _is_sum(ask: Request) -> bool:
+    return ask.group.kind is Kind.WEIGHTED_SUM
+
+
+def _asked(version: Version, group: Group) -> Request:
+    own, known = own_part(group), version.arrivals
+    forms = known.forms(group.name)[: len(own.inputs)]
+    return request(own, forms, own.results, version.arrays, known.sizes)
+
+
+def _reach(ask: Request, reach: Fans, weighing: Mapping[int, tuple[Lookup | None, float]]) -> Reach:
+    weight, factor = weighing.get(reach.input, (None, 1.0))
+    axes = [
+        _axis(axis, size, _is_sum(ask) and not weighing)
+        for axis, size in zip(reach.axes, reach.shape, strict=True)
+    ]
+    has_flags = weight is not None and "present" in ask.arrays
+    flags = Lookup(ask.group.weights["present"], weight.steps, weight.each) if weight and has_flags else None
+    return Reach(reach.input, axes, weight, factor, flags)
+
+
+def _axis(axis: Axis, size: int, has_factors: bool) -> dict[str, Any]:
+    positions = torch.arange(size)
+    factor = axis.factor if has_factors else None
+    if factor is None and axis.along is None and torch.equal(axis.table, positions[None]):
+        return {"whole": size}
+    if factor is None and axis.along is not None and torch.equal(axis.table, positions[:, None]):
+        return {"same": axis.along}
+    found = {"along": axis.along, "table": axis.table.tolist()}
+    return found if factor is None else {**found, "factors": factor.double().tolist()}
+
+
+def _weighing(ask: Request) -> dict[int, tuple[Lookup | None, float]]:
+    """For each input the array with its weights, and a number that they are multiplied by."""
+    if ask.group.work == "aligned":
+        return {
+            index: (_broadcast(ask, f"weight{index}"), float(factor))
+            for index, factor in enumerate(ask.options["factors"])
+        }
+    if "weight" not in ask.arrays:
+        return {}
+    steps = [0] * len(ask.results[0].shape)
+    steps[_channel_axis(ask)] = math.prod(ask.arrays["weight"].shape[1:])
+    return {0: (_lookup(ask, "weight", steps, 1), 1.0)}
+
+
+def _channel_axis(ask: Request) -> int:
+    """The axis of the result along which each neuron has weights and a bias of its own."""
+    return 1 if ask.group.work == "convolution" else -1
+
+
+def _lookup(ask: Request, purpose: str, steps: list[int], each: int = 0) -> Lookup | None:
+    return Lookup(ask.group.weights[purpose], steps, each) if purpose in ask.arrays else None
+
+
+def _broadcast(ask: Request, purpose: str) -> Lookup | None:
+    """An array that is repeated along axes which it lacks, or which it has with size 1."""
+    if purpose not in ask.arrays:
+        return None
+    shape = ask.arrays[purpose].shape
+    steps = [0] * (len(ask.results[0].shape) - len(shape))
+    steps += [0 if size == 1 else step for size, step in zip(shape, _steps(shape), strict=True)]
+    return _lookup(ask, purpose, steps)
 
 
 def _steps(shape: Sequence[int]) -> list[int]:
     return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-
-
-def _whole(size: int) -> Axis:
-    return {"whole": size}
-
-
-def _same(size: int, along: int) -> Axis:
-    return {"whole": 1} if size == 1 else {"same": along}
-
-
-def _at_the_same_place(ask: _Asked, index: int) -> list[Axis]:
-    shape = ask.inputs[index]
-    first = len(ask.result) - len(shape)
-    return [_same(size, first + axis) for axis, size in enumerate(shape)]
-
-
-def _single(ask: _Asked) -> Pattern:
-    return Pattern([Reach(0, _at_the_same_place(ask, 0))])
-
-
-def _each_input(ask: _Asked) -> Pattern:
-    return Pattern([Reach(index, _at_the_same_place(ask, index)) for index in range(len(ask.inputs))])
-
-
-def _aligned(ask: _Asked) -> Pattern:
-    reaches = [
-        Reach(index, _at_the_same_place(ask, index), ask.broadcast(f"weight{index}"), float(factor))
-        for index, factor in enumerate(ask.options["factors"])
-    ]
-    return Pattern(reaches)
-
-
-def _dense(ask: _Asked) -> Pattern:
-    *lines, size = ask.inputs[0]
-    axes = [*(_same(length, axis) for axis, length in enumerate(lines)), _whole(size)]
-    before = [0] * (len(ask.result) - 1)
-    weight, present = (ask.lookup(purpose, [*before, size], 1) for purpose in ("weight", "present"))
-    return Pattern([Reach(0, axes, weight, present=present)])
-
-
-def _convolution(ask: _Asked) -> Pattern | None:
-    how, kernel = ask.options, ask.arrays["weight"]
-    if how["transposed"]:
-        return None
-    samples, channels, *sizes = ask.inputs[0]
-    axes = [_same(samples, 0), _channels(channels, ask.result[1], how["groups"])]
-    for axis, size in enumerate(sizes):
-        step = (how["stride"][axis], how["padding"][axis], how["dilation"][axis])
-        table = _window(size, ask.result[axis + 2], kernel[axis + 2], *step)
-        axes.append({"along": axis + 2, "table": table})
-    steps = [0, math.prod(kernel[1:]), *([0] * len(sizes))]
-    weight, present = (ask.lookup(purpose, steps, 1) for purpose in ("weight", "present"))
-    return Pattern([Reach(0, axes, weight, present=present)])
-
-
-def _channels(channels: int, results: int, groups: int) -> Axis:
-    if groups == 1:
-        return _whole(channels)
-    each, of_result = channels // groups, results // groups
-    table = [[result // of_result * each + nth for nth in range(each)] for result in range(results)]
-    return {"along": 1, "table": table}
-
-
-def _window(
-    size: int, results: int, kernel: int, stride: int, padding: int, dilation: int
-) -> list[list[int]]:
-    rows = [
-        [result * stride - padding + nth * dilation for nth in range(kernel)] for result in range(results)
-    ]
-    return [[place if 0 <= place < size else -1 for place in row] for row in rows]
-
-
-def _reduced(ask: _Asked) -> Pattern:
-    shape = ask.inputs[0]
-    dims = range(len(shape)) if ask.options["dims"] is None else ask.options["dims"]
-    kept = [axis for axis in range(len(shape)) if axis not in dims]
-    has_all_axes = len(ask.result) == len(shape)
-    axes = [
-        _whole(size) if axis in dims else _same(size, axis if has_all_axes else kept.index(axis))
-        for axis, size in enumerate(shape)
-    ]
-    return Pattern([Reach(0, axes)])
-
-
-_WORKS: dict[tuple[Kind, str], Callable[[_Asked], Pattern | None]] = {
-    (Kind.WEIGHTED_SUM, "aligned"): _aligned,
-    (Kind.WEIGHTED_SUM, "dense"): _dense,
-    (Kind.WEIGHTED_SUM, "convolution"): _convolution,
-    (Kind.PRODUCT, "product"): _each_input,
-    (Kind.REDUCTION, "larger"): _each_input,
-    (Kind.REDUCTION, "smaller"): _each_input,
-    **{(Kind.REDUCTION, work): _reduced for work in ("sum", "mean", "max", "min", "any", "all")},
-}

@@ -2,13 +2,15 @@
 
 const MOST_SHOWN = 200_000;
 
+const rowOf = ({ along }, table, place) => table[along === null ? 0 : place[along]];
+
 /** The positions along one axis of an input that the synapses of a neuron come from; -1 is beyond a margin. */
 function positions(axis, place) {
   if (axis.whole !== undefined) return Array.from({ length: axis.whole }, (_, position) => position);
-  return axis.same !== undefined ? [place[axis.same]] : axis.table[place[axis.along]];
+  return axis.same !== undefined ? [place[axis.same]] : rowOf(axis, axis.table, place);
 }
 
-const widthOf = (axis, place) => axis.whole ?? (axis.same !== undefined ? 1 : axis.table[place[axis.along]].length);
+const widthOf = (axis, place) => axis.whole ?? (axis.same !== undefined ? 1 : rowOf(axis, axis.table, place).length);
 
 /** A number of an array for a neuron and one of its synapses; undefined if the array is not in the page. */
 function looked(lookup, place, nth = 0) {
@@ -20,8 +22,20 @@ const isThere = (reach, place, nth) => reach.present === null || looked(reach.pr
 
 function weightOf(reach, place, nth) {
   const value = reach.weight === null ? 1 : looked(reach.weight, place, nth);
-  return value === undefined ? undefined : value * reach.factor;
+  return value === undefined ? undefined : value * reach.factor * factorOf(reach, place, nth);
 }
+
+/** The product of the factors that a synapse has along the axes. */
+function factorOf(reach, place, nth) {
+  return reach.axes.reduceRight((all, axis) => {
+    const width = widthOf(axis, place);
+    const at = nth % width;
+    nth = Math.floor(nth / width);
+    return axis.factors ? all * rowOf(axis, axis.factors, place)[at] : all;
+  }, 1);
+}
+
+const reachesOf = ({ group, result }) => group.pattern?.results[result] ?? [];
 
 /** The bias of a neuron: null if it has none, undefined if the array is not in the page. */
 function biasOf(neuron) {
@@ -32,14 +46,14 @@ function biasOf(neuron) {
 /** Whether the page has what the synapses into a group are computed from; weights may be missing, but not which are there. */
 function isKnown({ pattern, listed }) {
   if (pattern === null) return listed !== null;
-  return pattern.reaches.every((reach) => reach.present === null || valuesOf(arrays[reach.present.array]) !== null);
+  return pattern.results.flat().every((reach) => reach.present === null || valuesOf(arrays[reach.present.array]) !== null);
 }
 
 /** The synapses into a neuron, or null if the page cannot show them; a weight that is not in the page is undefined. */
 function incoming(neuron) {
   const { group, position } = neuron;
   if (!isKnown(group)) return null;
-  const reaches = group.pattern?.reaches ?? [];
+  const reaches = reachesOf(neuron);
   if (reaches.reduce((all, reach) => all + product(reach.axes.map((axis) => widthOf(axis, position))), 0) > MOST_SHOWN) return null;
   const found = [];
   let before = 0;
@@ -51,7 +65,7 @@ function incoming(neuron) {
 /** How many synapses arrive at a neuron; null if that is not in the page. They are listed only if they must be. */
 function numberInto(neuron) {
   const { group, position, id } = neuron;
-  const reaches = group.pattern?.reaches ?? [];
+  const reaches = reachesOf(neuron);
   const isPlain = group.pattern !== null && reaches.every((reach) => reach.present === null && group.inputs[reach.input].ids.steps);
   if (!isPlain) return incoming(neuron)?.length ?? null;
   const rows = listedOf(group);
@@ -93,10 +107,12 @@ function outgoing(neuron) {
       unknown.push(group);
       continue;
     }
-    let before = 0;
-    for (const reach of group.pattern?.reaches ?? []) {
-      isCut ||= !addTargets(found, reach, group, neuron.id, before);
-      before += product(reach.axes.map((axis) => widthOf(axis, group.shapes[0].map(() => 0))));
+    for (const result of group.shapes.keys()) {
+      let before = 0;
+      for (const reach of reachesOf({ group, result })) {
+        isCut ||= !addTargets(found, reach, { group, result }, neuron.id, before);
+        before += product(reach.axes.map((axis) => widthOf(axis, group.shapes[result].map(() => 0))));
+      }
     }
     addFromListed(found, group, neuron.id);
   }
@@ -104,29 +120,41 @@ function outgoing(neuron) {
 }
 
 /** Follows a reach from its input to the neurons. False if it stopped because there are too many. */
-function addTargets(found, reach, group, id, before) {
+function addTargets(found, reach, { group, result }, id, before) {
   const input = inputOf(group, reach.input);
-  const shape = group.shapes[0];
+  const shape = group.shapes[result];
   const steps = strides(shape);
+  const first = group.first + group.shapes.slice(0, result).reduce((all, one) => all + product(one), 0);
   for (const place of input.placesOf(id)) {
     const at = coordinates(place, input.shape);
     const allowed = allowedCoordinates(reach, shape, at);
     if (found.length + product(allowed.map((some) => some.length)) > MOST_SHOWN) return false;
     for (const position of crossed(allowed)) {
-      const target = group.first + steps.reduce((all, step, axis) => all + step * position[axis], 0);
-      const nth = reach.axes.reduce((all, axis, number) => all * widthOf(axis, position) + positions(axis, position).indexOf(at[number]), 0);
-      if (!group.gone.has(target - group.first) && isThere(reach, position, nth)) found.push({ source: id, target, number: before + nth, weight: weightOf(reach, position, nth) });
+      const target = steps.reduce((all, step, axis) => all + step * position[axis], first);
+      if (group.gone.has(target - group.first)) continue;
+      for (const nth of numbersFrom(reach, position, at)) {
+        if (isThere(reach, position, nth)) found.push({ source: id, target, number: before + nth, weight: weightOf(reach, position, nth) });
+      }
     }
   }
   return true;
+}
+
+/** Which of a neuron's synapses come from a place of an input; along an axis there may be several. */
+function numbersFrom(reach, position, at) {
+  return reach.axes.reduce((numbers, axis, number) => {
+    const row = positions(axis, position);
+    const places = placesIn(row.length, (place) => row[place], at[number]);
+    return numbers.flatMap((nth) => places.map((place) => nth * row.length + place));
+  }, [0]);
 }
 
 /** For each axis of the result, the coordinates of neurons that have a synapse from a place of an input. */
 function allowedCoordinates(reach, shape, at) {
   const allowed = shape.map((size) => Array.from({ length: size }, (_, position) => position));
   reach.axes.forEach((axis, number) => {
-    const along = axis.same ?? axis.along;
-    if (along === undefined) return;
+    const along = axis.same ?? axis.along ?? null;
+    if (along === null) return;
     const has = axis.same !== undefined ? (position) => position === at[number] : (position) => axis.table[position].includes(at[number]);
     allowed[along] = allowed[along].filter(has);
   });

@@ -43,13 +43,12 @@ class Wiring:
 
 
 def wiring_of(version: Version, group: Group) -> Wiring:
-    arriving = version.arrivals.at(group.name) if group.inputs else []
+    arriving = version.arrivals.at(group.name)
     pattern = pattern_of(version, group)
     own = [{"shape": list(ids.shape), "ids": ids_of(ids)} for ids in arriving[: len(group.own_inputs)]]
     if pattern is not None and any(one["ids"] is None for one in own):
         pattern, own = None, []
     listed = _added(version, group, arriving) if pattern is not None else _one_by_one(version, group)
-    has_added = sparse.ROW in group.weights
     return Wiring(
         count=_if_known(lambda: count_in(version, group)),
         inputs=own if pattern is not None else [],
@@ -57,7 +56,9 @@ def wiring_of(version: Version, group: Group) -> Wiring:
         pattern=pattern,
         bias=biases_of(version, group),
         listed=listed,
-        is_shown=(listed is not None or not has_added) if pattern is not None else listed is not None,
+        is_shown=(listed is not None or not sparse.has_added(group))
+        if pattern is not None
+        else listed is not None,
     )
 
 
@@ -65,7 +66,7 @@ def _if_known(asked: Callable[[], Answer]) -> Answer | None:
     """An answer about synapses, or None if it is not known which ones the work of the group has."""
     try:
         return asked()
-    except (ConvertError, KeyError, NotImplementedError):
+    except ConvertError:
         return None
 
 
