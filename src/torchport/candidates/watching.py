@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from torchport.candidates import leaves
 from torchport.candidates.checkpoints import may_be_in_a_checkpoint
-from torchport.candidates.golden import bytes_of
+from torchport.candidates.identity import bytes_of
 from torchport.candidates.in_place import HandedInput, handed_inputs, write_through
 from torchport.candidates.probing import Probe, WatchedCall, Witness, inputs_of, user_frame
 from torchport.capture.source import definition
