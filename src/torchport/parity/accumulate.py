@@ -85,33 +85,41 @@ class Sums:
         """
         self.count += both.size
         with np.errstate(all="ignore"):
-            (wide,) = self._rows(1, both)
-            wide[:] = both
-            squares = _dots(wide, wide).real
+            squares = self._squares(both)
             if not np.isfinite(squares):
-                not_a_number = int(np.isnan(wide).sum())
+                not_a_number = int(np.isnan(both).sum())
                 self.nan_golden += not_a_number
                 self.nan_candidate += not_a_number
-                is_finite = np.isfinite(wide)
-                wide, residual = wide[is_finite], None if residual is None else residual[is_finite]
-                squares = _finite_dots(wide, wide).real
+                is_finite = np.isfinite(both)
+                both, residual = both[is_finite], None if residual is None else residual[is_finite]
+                squares = self._squares(both)
             if residual is not None:
-                self._add_equal_distances(residual[np.isfinite(residual)])
-            if wide.size:
-                self.golden_max = max(self.golden_max, float(_abs(wide).max()))
-        self.finite += wide.size
+                self._add_equal_distances(residual)
+            if both.size:
+                self.golden_max = max(self.golden_max, _largest(both))
+        self.finite += both.size
         self.golden_squares += squares
         self.candidate_squares += squares
         self.product += squares
 
     def _add_equal_distances(self, residual: np.ndarray) -> None:
+        squares = self._squares(residual)
+        if not np.isfinite(squares):
+            residual = residual[np.isfinite(residual)]
+            squares = self._squares(residual)
         if not residual.size:
             return
-        squares, largest = float(_dots(residual, residual)), float(np.abs(residual).max())
+        largest = _largest(residual)
         self.with_truth += residual.size
-        self.floor_squares += squares
-        self.distance_squares += squares
+        self.floor_squares += float(squares)
+        self.distance_squares += float(squares)
         self.floor_max, self.distance_max = max(self.floor_max, largest), max(self.distance_max, largest)
+
+    def _squares(self, numbers: np.ndarray) -> Any:
+        """The sum of the squares of numbers, which may be beyond float64 if all are finite."""
+        (wide,) = self._rows(1, numbers)
+        wide[:] = numbers
+        return _finite_dots(wide, wide).real
 
     def merge(self, later: Sums) -> None:
         """Add the sums of `later`, whose elements come after all elements of these sums."""
@@ -286,6 +294,13 @@ def _finite_dots(first: np.ndarray, second: np.ndarray) -> Any:
     if np.isfinite(dots).all():
         return dots
     return _dots(first.astype(np.clongdouble if first.dtype.kind == "c" else np.longdouble), second)
+
+
+def _largest(numbers: np.ndarray) -> float:
+    """The largest magnitude of some numbers."""
+    if numbers.dtype.kind == "c":
+        return float(np.abs(numbers.astype(np.complex128)).max())
+    return max(float(numbers.max()), -float(numbers.min()))
 
 
 def _abs(row: np.ndarray) -> np.ndarray:
