@@ -56,13 +56,17 @@ def put_into(tree: Any, tensors: Mapping[Path, torch.Tensor]) -> Any:
 def leaves(tree: Any) -> list[tuple[Path, Any]]:
     """Every leaf with its path, tensors and others; what contains itself is listed once."""
     found: list[tuple[Path, Any]] = []
-
-    def note(path: Path, leaf: Any) -> Any:
-        found.append((path, leaf))
-        return leaf
-
-    _written(tree, note, (), set())
+    _note_leaves(tree, (), (), found)
     return found
+
+
+def _note_leaves(tree: Any, path: Path, above: tuple[int, ...], found: list[tuple[Path, Any]]) -> None:
+    parts = _parts(tree, path)
+    if parts is None:
+        found.append((path, tree))
+    elif id(tree) not in above:
+        for key, part in parts.items():
+            _note_leaves(part, (*path, key), (*above, id(tree)), found)
 
 
 def _parts(tree: Any, path: Path) -> dict[Any, Any] | None:
