@@ -40,6 +40,9 @@ _CODE = (
 )
 
 
+_USUAL: frozenset[type] = frozenset({dict, list, tuple})
+
+
 def copied(tree: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """The same structure in containers of its own, with each tensor replaced by what `change` makes of it."""
     return _rebuilt(tree, lambda _, leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf, (), {})
@@ -73,6 +76,8 @@ def _parts(tree: Any, path: Path) -> dict[Any, Any] | None:
     """What a container holds, by key, index or name; None for a leaf."""
     if isinstance(tree, torch.Tensor) or len(path) > _DEEPEST:
         return None
+    if type(tree) in _USUAL:  # Nearly all are, and the checks below take long.
+        return dict(tree) if type(tree) is dict else dict(enumerate(tree))
     if isinstance(tree, Mapping):
         return dict(tree.items())
     if isinstance(tree, list | tuple):

@@ -71,11 +71,18 @@ def decompositions(operations: Sequence[OpOverloadPacket]) -> dict[OpOverload, C
     return found
 
 
-@contextmanager
-def plain_torch() -> Iterator[None]:
+class plain_torch:
     """Within, operations are done as they are, whatever modes are on; faster than `without_modes`."""
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-        yield
+
+    def __enter__(self) -> None:
+        functions: Any = torch._C.DisableTorchFunction()
+        self._functions, self._dispatch = functions, torch._C._DisableTorchDispatch()
+        self._functions.__enter__()
+        self._dispatch.__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        self._dispatch.__exit__(None, None, None)
+        self._functions.__exit__(None, None, None)
 
 
 def associative_scan(
