@@ -75,14 +75,13 @@ class plain_torch:
     """Within, operations are done as they are, whatever modes are on; faster than `without_modes`."""
 
     def __enter__(self) -> None:
-        functions: Any = torch._C.DisableTorchFunction()
-        self._functions, self._dispatch = functions, torch._C._DisableTorchDispatch()
-        self._functions.__enter__()
-        self._dispatch.__enter__()
+        self._both: tuple[Any, ...] = (torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch())
+        for one in self._both:
+            one.__enter__()
 
     def __exit__(self, *raised: object) -> None:
-        self._dispatch.__exit__(None, None, None)
-        self._functions.__exit__(None, None, None)
+        for one in reversed(self._both):
+            one.__exit__(None, None, None)
 
 
 def associative_scan(
