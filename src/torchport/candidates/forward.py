@@ -22,7 +22,7 @@ from torchport.candidates.explaining import ComparedValues
 from torchport.candidates.fusing import fused_stretches, with_fused
 from torchport.candidates.golden import GoldenPlan, Recording, make_plan
 from torchport.candidates.left_out import notes_on
-from torchport.candidates.lockstep import LockStep
+from torchport.candidates.lockstep import LockStep, TrueDistances
 from torchport.candidates.names import Map
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.plain_arguments import PlainArguments, given_otherwise
@@ -39,7 +39,6 @@ from torchport.events import Steps
 from torchport.parity.rulebook import NOISE_FLOOR, rules_for
 from torchport.runs.report import Report
 from torchport.trace.plan import input_key
-from torchport.trace.residual import residual
 
 
 def compare_forward(
@@ -75,7 +74,8 @@ def compare_forward(
 
 
 def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> Comparison:
-    golden, candidate = Recording(), Recording()
+    golden = Recording()
+    candidate = Recording(other=golden)
     ours, theirs = PlainArguments(), PlainArguments()
     with steps.step("capture", "running the reference"):
         expected = leaves.structure(
@@ -109,7 +109,7 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
             if (name := pair.precision) is not None:
                 comparison.precision = name
                 comparison.golden = _in_candidates_dtypes(pair, plan, name, state.coarser)
-            comparison.distances = _distances(comparison.golden, _truth(pair.reference, plan, state.truth))
+            comparison.distances = _distances(pair.reference, plan, comparison.golden, state.truth)
             comparison.emulate = partial(_emulated, pair, plan)
             comparison.ends = partial(_ends, pair, plan, None)
             comparison.emulate_all = partial(_ends, pair, plan)
@@ -167,18 +167,15 @@ def _labels(plan: GoldenPlan) -> dict[str, str]:
     }
 
 
-def _distances(golden: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    found = {key: residual(golden[key], value) for key, value in truth.items() if key in golden}
-    return {key: distance for key, distance in found.items() if distance is not None}
-
-
-def _truth(reference: WatchedModel, plan: GoldenPlan, witness: StateWatch) -> dict[str, Tensor]:
-    """Each call in float64, from golden inputs; nothing where the model cannot be run in float64.
+def _distances(
+    reference: WatchedModel, plan: GoldenPlan, golden: Mapping[str, Tensor], witness: StateWatch
+) -> dict[str, Tensor]:
+    """How far values are from what each call computes in float64 from golden inputs; empty if it cannot be run so.
 
     The weights of one module are in float64 at a time, or all of them, if the model cannot be run with these.
     """
     for watched in (reference.names, None):
-        probe = LockStep(plan, "reference")
+        probe = TrueDistances(plan, "reference", golden=golden)
         try:
             with precision.in_float64(reference.model, watched, twins=probe.twins) as wide:
                 reference.in_dtype(torch.float64).run(probe, witness=Witnesses(wide, witness))

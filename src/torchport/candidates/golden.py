@@ -4,58 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchport.candidates.call_pairing import CallPairs
+from torchport.candidates.identity import Identities, TensorIdentity, has_same_bits
 from torchport.candidates.leaves import Path
 from torchport.candidates.probing import NotRepeated, WatchedCall
 from torchport.candidates.recorded_run import RecordedRun
 from torchport.trace.plan import Call, Plan, input_key, output_key
-
-TensorIdentity = tuple[int, int]
-"""Which tensor it is, and how often it had been written to, or the hash of its values where that is not known."""
-
-
-def identity_of(tensor: Tensor) -> TensorIdentity:
-    """What is written to a tensor that was made in inference mode is not counted, so its values are looked at."""
-    return id(tensor), hash(bytes_of(tensor)) if tensor.is_inference() else tensor._version
-
-
-def bytes_of(tensor: Tensor) -> bytes:
-    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return plain.view(torch.uint8).numpy().tobytes()
 
 
 @dataclass
 class Recording(RecordedRun[TensorIdentity], NotRepeated):
     """A probe that changes nothing. One tensor at two borders is one value."""
 
+    other: Recording | None = None
+    """A run of the other model: values that are the same in both are kept once."""
     values: dict[TensorIdentity, Tensor] = field(default_factory=dict)
-    alive: list[Tensor] = field(default_factory=list)
-    """Keeps tensors from being freed, so that no two have the same identity."""
+    identities: Identities = field(default_factory=Identities)
 
     def enter(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.log_enter(call, tensors, places)
-        self.inputs[call.name] = [self._kept(tensor) for tensor in tensors]
+        likely = {} if self.other is None else self.other.inputs
+        self.inputs[call.name] = self._kept(tensors, likely.get(call.name, []))
         return tensors
 
     def leave(self, call: WatchedCall, tensors: list[Tensor], places: list[Path]) -> list[Tensor]:
         self.log_leave(call, tensors, places)
-        self.outputs[call.name] = [self._kept(tensor) for tensor in tensors]
+        likely = {} if self.other is None else self.other.outputs
+        self.outputs[call.name] = self._kept(tensors, likely.get(call.name, []))
         return tensors
 
     def value(self, identity: TensorIdentity) -> Tensor:
         return self.values[identity]
 
-    def _kept(self, tensor: Tensor) -> TensorIdentity:
-        identity = identity_of(tensor)
-        if identity not in self.values:
-            self.alive.append(tensor)
-            self.values[identity] = tensor.detach().clone()
-        return identity
+    def _kept(self, tensors: list[Tensor], likely: list[TensorIdentity]) -> list[TensorIdentity]:
+        """The identities of tensors, whose values are kept. `likely` are those of the other run at the same places."""
+        found = [self.identities.of(tensor) for tensor in tensors]
+        for tensor, identity, other in zip_longest(tensors, found, likely[: len(found)]):
+            if identity not in self.values:
+                self.values[identity] = self._copy(tensor, other)
+        return found
+
+    def _copy(self, tensor: Tensor, likely: TensorIdentity | None) -> Tensor:
+        known = None if self.other is None or likely is None else self.other.values[likely]
+        return known if known is not None and has_same_bits(known, tensor) else tensor.detach().clone()
 
 
 @dataclass(frozen=True)

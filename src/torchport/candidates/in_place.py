@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from torchport.candidates.golden import TensorIdentity, identity_of
+from torchport.candidates.identity import TensorIdentity, identity_of
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ _CODE = (
 )
 
 
+_USUAL: frozenset[type] = frozenset({dict, list, tuple})
+
+
 def copied(tree: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """The same structure in containers of its own, with each tensor replaced by what `change` makes of it."""
     return _rebuilt(tree, lambda _, leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf, (), {})
@@ -56,19 +59,25 @@ def put_into(tree: Any, tensors: Mapping[Path, torch.Tensor]) -> Any:
 def leaves(tree: Any) -> list[tuple[Path, Any]]:
     """Every leaf with its path, tensors and others; what contains itself is listed once."""
     found: list[tuple[Path, Any]] = []
-
-    def note(path: Path, leaf: Any) -> Any:
-        found.append((path, leaf))
-        return leaf
-
-    _written(tree, note, (), set())
+    _note_leaves(tree, (), (), found)
     return found
+
+
+def _note_leaves(tree: Any, path: Path, above: tuple[int, ...], found: list[tuple[Path, Any]]) -> None:
+    parts = _parts(tree, path)
+    if parts is None:
+        found.append((path, tree))
+    elif id(tree) not in above:
+        for key, part in parts.items():
+            _note_leaves(part, (*path, key), (*above, id(tree)), found)
 
 
 def _parts(tree: Any, path: Path) -> dict[Any, Any] | None:
     """What a container holds, by key, index or name; None for a leaf."""
     if isinstance(tree, torch.Tensor) or len(path) > _DEEPEST:
         return None
+    if type(tree) in _USUAL:  # Nearly all are, and the checks below take long.
+        return dict(tree) if type(tree) is dict else dict(enumerate(tree))
     if isinstance(tree, Mapping):
         return dict(tree.items())
     if isinstance(tree, list | tuple):

@@ -3,14 +3,15 @@ handed on."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchport.candidates.golden import GoldenPlan, TensorIdentity, identity_of
+from torchport.candidates.golden import GoldenPlan
+from torchport.candidates.identity import Identities, Memory, TensorIdentity, identity_of, is_equal
 from torchport.candidates.in_place import HandedInput, handed_inputs
 from torchport.candidates.leaves import Path
 from torchport.candidates.masks import in_form_of, is_same_mask
@@ -19,6 +20,7 @@ from torchport.candidates.precision import like
 from torchport.candidates.probing import NotRepeated, WatchedCall
 from torchport.candidates.twins import Twins
 from torchport.capture.torch_internals import storage_id
+from torchport.trace.residual import residual
 
 
 @dataclass
@@ -31,9 +33,10 @@ class LockStep(NotRepeated):
     wrong: set[str] = field(default_factory=set)
     """Calls that lack an output of the reference's, so that golden ones cannot be put in the place of theirs."""
     written: dict[str, Tensor] = field(default_factory=dict)
-    handed: dict[TensorIdentity, tuple[Tensor, str]] = field(default_factory=dict)
+    identities: Identities = field(default_factory=Identities)
+    handed: dict[TensorIdentity, str] = field(default_factory=dict)
     """The golden tensors that were handed out, and which value each is."""
-    memory: set[int] = field(default_factory=set)
+    memory: Memory = field(default_factory=Memory)
     """What these tensors are in."""
     given: dict[str, list[HandedInput]] = field(default_factory=dict)
     """By call that is going on, what it was given."""
@@ -49,8 +52,9 @@ class LockStep(NotRepeated):
                 self._note(key, tensors[index])
                 continue
             if not self._is_handed_on(key, tensors[index]):
-                self.written[key] = in_form_of(self.plan.value(key), tensors[index]).detach().clone()
-            result[index] = self._golden(key, tensors[index])
+                golden = self.plan.value(key)
+                self._write(key, in_form_of(golden, tensors[index]).detach(), copy=True)
+                result[index] = self._golden(key, tensors[index], is_equal(golden, tensors[index]))
         self.given[call.name] = handed_inputs(tensors, result)
         return result
 
@@ -62,65 +66,83 @@ class LockStep(NotRepeated):
         given = self.given.pop(call.name, [])
         written = {storage_id(one.handed) for one in given if identity_of(one.handed) != one.before}
         for key, index in at_places(step.outputs, self.plan.places[self.side].returned[call.name], places):
-            self.written[key] = self._returned(key, tensors[index], is_last=step.parent is None)
-            result[index] = self._golden(key, tensors[index], written)
+            golden, tensor = self.plan.value(key), tensors[index]
+            is_golden = is_equal(golden, tensor)
+            if is_golden or self._is_golden_in_another_form(key, tensor, is_last=step.parent is None):
+                self._write(key, golden)
+            else:
+                self._write(key, tensor.detach(), copy=True)
+            result[index] = self._golden(key, tensor, is_golden, written)
         returned = {storage_id(tensor) for tensor in result}
         for one in given:
             if one.handed is not one.original and storage_id(one.handed) in returned:
                 self.twins.pair_up(one.original, one.handed)
         return result
 
+    def _write(self, key: str, value: Tensor, *, copy: bool = False) -> None:
+        self.written[key] = value.clone() if copy else value
+
     def _note(self, key: str, tensor: Tensor) -> None:
         """The model's own input: it is golden as it comes."""
         self._hand_out(tensor, self.plan.resolve(key))
 
     def _hand_out(self, tensor: Tensor, stored: str) -> None:
-        self.handed[identity_of(tensor)] = (tensor, stored)
-        self.memory.add(storage_id(tensor))
+        self.handed[self.identities.of(tensor)] = stored
+        self.memory.add(tensor)
 
     def _is_handed_on(self, key: str, tensor: Tensor) -> bool:
         """Whether a tensor is the golden one of this key, as it was handed out."""
-        identity = identity_of(tensor)
-        return identity in self.handed and self.handed[identity][1] == self.plan.resolve(key)
+        return self.handed.get(self.identities.of(tensor)) == self.plan.resolve(key)
 
-    def _returned(self, key: str, tensor: Tensor, *, is_last: bool) -> Tensor:
-        """What a call returns. A golden tensor may have been cast, or be a mask in another form, to be handed out.
+    def _is_golden_in_another_form(self, key: str, tensor: Tensor, *, is_last: bool) -> bool:
+        """Whether a call returns a golden tensor that was cast, or is a mask in another form, to be handed out.
 
         That is no doing of an inner call that returns it. What the model itself returns must not be in another form.
         """
-        golden = self.plan.value(key)
-        if _is_equal(golden, tensor):
-            return golden
-        is_changed = is_last and kind_of(tensor) != kind_of(golden)
-        return golden if self._is_handed_on(key, tensor) and not is_changed else tensor.detach().clone()
+        is_changed = is_last and kind_of(tensor) != kind_of(self.plan.value(key))
+        return self._is_handed_on(key, tensor) and not is_changed
 
-    def _golden(self, key: str, tensor: Tensor, written: Collection[int] = ()) -> Tensor:
+    def _golden(self, key: str, tensor: Tensor, is_golden: bool, written: Collection[int] = ()) -> Tensor:
         """The golden tensor in the place of one that a call is given or returns, in the form of that one.
 
-        `written` is the memory of the call's inputs that it has written to.
+        `is_golden` says whether that one has golden values, and `written` is the memory of the call's inputs that it
+        has written to.
         """
         golden = self.plan.value(key)
         if self._is_handed_on(key, tensor) or golden.shape != tensor.shape:
             return tensor
-        expected = self._with_golden_values(tensor, golden, written)
+        expected = tensor if is_golden else self._with_golden_values(tensor, golden, written)
         self._hand_out(expected, self.plan.resolve(key))
         return expected
 
     def _with_golden_values(self, tensor: Tensor, golden: Tensor, written: Collection[int]) -> Tensor:
-        """A tensor of golden values: the tensor itself if it has these, otherwise a copy.
+        """A tensor of golden values: the tensor itself if it is a mask that means the same, otherwise a copy.
 
         A part of a tensor that was handed out stays a part of it, because the caller may write to one and read both.
         Gradients flow through a copy as they do through the tensor, because the caller may differentiate.
         """
-        if _is_equal(golden, tensor) or is_same_mask(golden, tensor):
+        if is_same_mask(golden, tensor):
             return tensor
         expected = like(in_form_of(tensor, golden), tensor)
-        if storage_id(tensor) in self.memory and _is_equal(expected, tensor):
+        if tensor in self.memory and is_equal(expected, tensor):
             return tensor
         if tensor.requires_grad and torch.is_grad_enabled():
             return with_values(tensor, expected)
         can_be_written = expected.dtype == tensor.dtype and not _repeats_elements(tensor)
         return tensor.copy_(expected) if storage_id(tensor) in written and can_be_written else expected
+
+
+@dataclass
+class TrueDistances(LockStep):
+    """A probe for the reference in float64. What is written down is how far golden values are from what it computes."""
+
+    golden: Mapping[str, Tensor] = field(default_factory=dict)
+    """By key, the values whose distance is asked for."""
+
+    def _write(self, key: str, value: Tensor, *, copy: bool = False) -> None:
+        distance = residual(self.golden[key], value) if key in self.golden else None
+        if distance is not None:
+            self.written[key] = distance
 
 
 class _OtherValues(torch.autograd.Function):
@@ -139,11 +161,6 @@ def with_values(tensor: Tensor, values: Tensor) -> Tensor:
     """A tensor with other values that gradients flow through to where the tensor came from."""
     found: Tensor = _OtherValues.apply(tensor, values)  # type: ignore[no-untyped-call]
     return found
-
-
-def _is_equal(golden: Tensor, tensor: Tensor) -> bool:
-    is_alike = golden.dtype == tensor.dtype and golden.device == tensor.device
-    return is_alike and torch.equal(golden, tensor)
 
 
 def _repeats_elements(tensor: Tensor) -> bool:

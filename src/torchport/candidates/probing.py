@@ -153,6 +153,8 @@ def inputs_of(
         name = names[key] if side == 0 and key < by_position else key
         return (name, *inside)
 
+    if not kwargs and len(args) == 1 and isinstance(args[0], Tensor):
+        return [((0, 0), args[0])], [named((0, 0))]
     found = sorted(leaves.tensors((args, dict(kwargs))), key=rank)
     return found, [named(place) for place, _ in found]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from torchport.candidates.golden import TensorIdentity, identity_of
+from torchport.candidates.identity import TensorIdentity, identity_of
 from torchport.candidates.leaves import Path
 from torchport.candidates.paths import buffers_of, parameters_of
 from torchport.candidates.probing import WatchedCall, inputs_of

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from torchport.candidates import leaves
 from torchport.candidates.checkpoints import may_be_in_a_checkpoint
-from torchport.candidates.golden import bytes_of
+from torchport.candidates.identity import bytes_of
 from torchport.candidates.in_place import HandedInput, handed_inputs, write_through
 from torchport.candidates.probing import Probe, WatchedCall, Witness, inputs_of, user_frame
 from torchport.capture.source import definition
@@ -50,9 +50,7 @@ def run(
     it is raised as it is, even if the model's code catches it.
     """
     watcher = _Watcher(root, probe, witness, known_as)
-    with ExitStack() as stack:
-        for module, path in names.items():
-            stack.enter_context(watcher.watches(module, path))
+    with watcher.watches(names):
         with watcher.faults_raised():
             try:
                 result = model(*args, **kwargs)
@@ -102,18 +100,18 @@ class _Watcher:
             raise self.fault
 
     @contextmanager
-    def watches(self, module: nn.Module, path: str) -> Iterator[None]:
-        own = vars(module)
-        is_there, before = _CALLED in own, own.get(_CALLED)
-        usual = module._call_impl if before is None else before
-        own[_CALLED] = partial(self._called, module, path, usual)
+    def watches(self, names: Mapping[nn.Module, str]) -> Iterator[None]:
+        before = {module: vars(module)[_CALLED] for module in names if _CALLED in vars(module)}
         try:
+            for module, path in names.items():
+                usual = before.get(module) or module._call_impl
+                vars(module)[_CALLED] = partial(self._called, module, path, usual)
             yield
         finally:
-            if is_there:
-                own[_CALLED] = before
-            else:
-                own.pop(_CALLED, None)
+            for module in names:
+                vars(module).pop(_CALLED, None)
+            for module, called in before.items():
+                vars(module)[_CALLED] = called
 
     def _called(
         self, module: nn.Module, path: str, usual: Callable[..., Any], *args: Any, **kwargs: Any

@@ -69,9 +69,9 @@ def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
     was written, so that a backward pass that was pending before can be run. Without `runs`, the model is only traced
     within: then no operation writes to its buffers, and large ones need no guard, which would be in torch.export's way.
     """
-    attributes = [(module, _snapshot(module)) for module in model.modules()]
+    snapshots = [(module, _Snapshot(module)) for module in model.modules()]
     held = HeldValues()
-    for module, _ in attributes:
+    for module, _ in snapshots:
         held.look_into(module)
     written = [*model.buffers(), *(model.parameters() if is_training(model) else ()), *held.tensors]
     small, large = by_size([tensor for tensor in written if not tensor.is_meta and not is_lazy(tensor)])
@@ -85,8 +85,8 @@ def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
         with guard or nullcontext():
             yield
     finally:
-        for module, saved in attributes:
-            _put_back(module, saved)
+        for module, snapshot in snapshots:
+            snapshot.put_back(module)
         held.put_back()
         with versions, without_modes(), torch.no_grad():
             for tensor, value in copies + (guard.copies if guard else []):
@@ -151,25 +151,23 @@ def _written(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return [given.get(argument.name) for argument in operations.arguments(name) if argument.is_written]
 
 
-def _snapshot(module: torch.nn.Module) -> dict[str, Any]:
-    """The attributes of a module; its tables together with a copy of their contents."""
-    return {
-        name: (value, dict(value)) if name in _TABLES and isinstance(value, dict) else value
-        for name, value in vars(module).items()
-    }
+class _Snapshot:
+    """The attributes of a module, and the contents of its tables. Models have many modules, so it is slim."""
 
+    __slots__ = ("attributes", "contents")
 
-def _put_back(module: torch.nn.Module, saved: dict[str, Any]) -> None:
-    own = vars(module)
-    for name in own.keys() - saved.keys():
-        del own[name]
-    for name, value in saved.items():
-        if isinstance(value, tuple) and name in _TABLES:
-            table, content = value
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.attributes = dict(vars(module))
+        tables = (self.attributes.get(name) for name in _TABLES)
+        self.contents = [(table, dict(table) if table else {}) for table in tables if isinstance(table, dict)]
+
+    def put_back(self, module: torch.nn.Module) -> None:
+        own = vars(module)
+        own.clear()
+        own.update(self.attributes)
+        for table, content in self.contents:
             table.clear()
             table.update(content)
-            value = table
-        own[name] = value
 
 
 def copied(tree: Any) -> Any:

@@ -71,11 +71,17 @@ def decompositions(operations: Sequence[OpOverloadPacket]) -> dict[OpOverload, C
     return found
 
 
-@contextmanager
-def plain_torch() -> Iterator[None]:
+class plain_torch:
     """Within, operations are done as they are, whatever modes are on; faster than `without_modes`."""
-    with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
-        yield
+
+    def __enter__(self) -> None:
+        self._both: tuple[Any, ...] = (torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch())
+        for one in self._both:
+            one.__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        for one in reversed(self._both):
+            one.__exit__(None, None, None)
 
 
 def associative_scan(

@@ -16,6 +16,8 @@ from torchport.parity.bins import Bins
 BLOCK = 8192
 """The number of products that one call of BLAS sums. Above 10000 OpenBLAS starts threads, which on a busy machine wait
 for those of torch and cost many times what they save."""
+WIDENED = 4 * BLOCK
+"""The elements of equal tensors that are in float64 at a time."""
 _ADDED = (
     *("count", "finite", "mismatches", "with_truth"),
     *("nan_golden", "nan_candidate", "nan_mismatches", "inf_mismatches"),
@@ -85,32 +87,34 @@ class Sums:
         """
         self.count += both.size
         with np.errstate(all="ignore"):
-            (wide,) = self._rows(1, both)
-            wide[:] = both
-            squares = _dots(wide, wide).real
+            squares = _squares(both)
             if not np.isfinite(squares):
-                not_a_number = int(np.isnan(wide).sum())
+                not_a_number = int(np.isnan(both).sum())
                 self.nan_golden += not_a_number
                 self.nan_candidate += not_a_number
-                is_finite = np.isfinite(wide)
-                wide, residual = wide[is_finite], None if residual is None else residual[is_finite]
-                squares = _finite_dots(wide, wide).real
+                is_finite = np.isfinite(both)
+                both, residual = both[is_finite], None if residual is None else residual[is_finite]
+                squares = _squares(both)
             if residual is not None:
-                self._add_equal_distances(residual[np.isfinite(residual)])
-            if wide.size:
-                self.golden_max = max(self.golden_max, float(_abs(wide).max()))
-        self.finite += wide.size
+                self._add_equal_distances(residual)
+            if both.size:
+                self.golden_max = max(self.golden_max, _largest(both))
+        self.finite += both.size
         self.golden_squares += squares
         self.candidate_squares += squares
         self.product += squares
 
     def _add_equal_distances(self, residual: np.ndarray) -> None:
+        squares = _squares(residual)
+        if not np.isfinite(squares):
+            residual = residual[np.isfinite(residual)]
+            squares = _squares(residual)
         if not residual.size:
             return
-        squares, largest = float(_dots(residual, residual)), float(np.abs(residual).max())
+        largest = _largest(residual)
         self.with_truth += residual.size
-        self.floor_squares += squares
-        self.distance_squares += squares
+        self.floor_squares += float(squares)
+        self.distance_squares += float(squares)
         self.floor_max, self.distance_max = max(self.floor_max, largest), max(self.distance_max, largest)
 
     def merge(self, later: Sums) -> None:
@@ -286,6 +290,36 @@ def _finite_dots(first: np.ndarray, second: np.ndarray) -> Any:
     if np.isfinite(dots).all():
         return dots
     return _dots(first.astype(np.clongdouble if first.dtype.kind == "c" else np.longdouble), second)
+
+
+def _squares(numbers: np.ndarray) -> Any:
+    """The sum of the squares of numbers, which may be beyond float64. A few blocks are widened at a time."""
+    is_complex = numbers.dtype.kind == "c"
+    squares = _squares_in(np.complex128 if is_complex else np.float64, numbers)
+    if np.isfinite(squares):
+        return squares
+    return _squares_in(np.clongdouble if is_complex else np.longdouble, numbers)
+
+
+def _squares_in(dtype: Any, numbers: np.ndarray) -> Any:
+    whole = numbers.size - numbers.size % BLOCK
+    dots = []
+    for start in range(0, whole, WIDENED):
+        blocks = numbers[start : min(start + WIDENED, whole)].astype(dtype).reshape(-1, BLOCK)
+        dots.append(np.vecdot(blocks, blocks))
+    rest = numbers[whole:].astype(dtype)
+    rest_squares = np.vecdot(rest, rest)
+    if not whole:
+        return rest_squares.real
+    squares = np.concatenate(dots).sum()
+    return (squares + rest_squares if whole < numbers.size else squares).real
+
+
+def _largest(numbers: np.ndarray) -> float:
+    """The largest magnitude of some numbers."""
+    if numbers.dtype.kind == "c":
+        return float(np.abs(numbers.astype(np.complex128)).max())
+    return max(float(numbers.max()), -float(numbers.min()))
 
 
 def _abs(row: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ Only `by_name` imports torch, so that files can be compared without it; a test c
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def usual_tolerances(golden: object, candidate: object) -> Tolerances:
     return Tolerances(max(of_golden.rtol, of_candidate.rtol), max(of_golden.atol, of_candidate.atol))
 
 
+@cache
 def name_of(dtype: object) -> str:
     """The name of a dtype, which may be a name already."""
     return str(dtype).removeprefix("torch.")

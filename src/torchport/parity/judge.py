@@ -23,11 +23,13 @@ def judge_by(
     candidate: torch.Tensor,
     distance: torch.Tensor | None,
     coarser: torch.Tensor | None = None,
+    known: Metrics | None = None,
 ) -> tuple[Metrics, Verdict]:
     """How far a candidate is from the golden value, and the verdict of a rule.
 
     `distance` is how far the golden value is from the truth, and `coarser` what the candidate's arithmetic computes, by
-    which the candidate is measured if it is out of eager PyTorch's bounds.
+    which the candidate is measured if it is out of eager PyTorch's bounds. `known` are the metrics of the same two
+    tensors, if they have been measured before with a distance, and are judged without one now.
     """
 
     def measured(coarser: torch.Tensor | None) -> tuple[Metrics, Verdict]:
@@ -35,7 +37,11 @@ def judge_by(
         return metrics, rule.judge(metrics)
 
     candidate = _with_limits_of(golden, candidate)
-    metrics, verdict = measured(None)
+    if known is None:
+        metrics, verdict = measured(None)
+    else:
+        metrics = known.model_copy(update={"noise": None})
+        verdict = rule.judge(metrics)
     if verdict.passed or coarser is None:
         coarser = None
     elif (kinder := measured(coarser))[1].passed:

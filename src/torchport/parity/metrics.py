@@ -121,12 +121,13 @@ def compare(
         return pair.metrics(pair.sums())
     truth = _usable_residual(golden_tensor, residual)
     golden_bits, candidate_bits = bits_of(golden_tensor), bits_of(candidate_tensor)
-    distances = None if truth is None else _wide(truth)
+    distances = None if truth is None else numbers(bits_of(truth), dtypes.name_of(truth.dtype))
     coarse = None if coarser is None or truth is None else _wide(_as_tensor(coarser))
     sums = pair.sums()
     if coarse is None and pair.golden.dtype == pair.candidate.dtype and _equal(golden_bits, candidate_bits):
         sums.add_equal(numbers(golden_bits, pair.golden.dtype), distances)
         return pair.metrics(sums, with_noise=truth is not None)
+    distances = None if distances is None else distances.astype(np.float64)
     for start in range(0, pair.numel, chunk):
         here = slice(start, start + chunk)
         parts = (None if whole is None else whole[here] for whole in (distances, coarse))
