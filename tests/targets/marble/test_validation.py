@@ -151,4 +151,5 @@ def test_a_bad_tolerance_is_refused(bad: object) -> None:
 
 def test_cpu_and_gpu_have_defaults_of_their_own() -> None:
     assert default_tolerance("cpu") == DEFAULTS["cpu"] != DEFAULTS["gpu"] == default_tolerance("cuda")
-    assert default_tolerance("cpu", "bfloat16") == pytest.approx(DEFAULTS["cpu"] * 2**16)
+    assert default_tolerance("cpu", "float64") == pytest.approx(DEFAULTS["cpu"] * 2**-29)
+    assert default_tolerance("cuda", "bfloat16") == math.sqrt(2**-8)

@@ -137,7 +137,7 @@ def must_be_writable_as(path: Path, count: int) -> None:
 
 
 def write_outputs(path: Path, outputs: Sequence[Tensor]) -> None:
-    """Writes the outputs, whole or not at all: as output0, output1 … to .safetensors, as a list to .pt."""
+    """Writes the outputs, whole or not at all: a list to a .pt file, output0, output1 … to a .safetensors file."""
     must_be_writable_as(path, len(outputs))
     plain = [value.detach().cpu().contiguous() for value in outputs]
     with atomic_write(path) as temporary:
