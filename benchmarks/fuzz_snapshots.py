@@ -42,7 +42,9 @@ class Tally:
 def fuzzed(format_: Format, cases: int, seed: int, watch: Watch) -> Tally:
     tally = Tally()
     for whole in format_.wholes:
-        format_.load(whole)  # So that what is imported once is imported before the watch begins.
+        format_.load(
+            format_.placed(whole)
+        )  # So that what is imported once is imported before the watch begins.
     for case in range(cases):
         content = damaged(random.Random(f"{format_.name} {seed} {case}"), format_)
         reason = outcome(format_, content, tally, watch)
@@ -53,9 +55,10 @@ def fuzzed(format_: Format, cases: int, seed: int, watch: Watch) -> Tally:
 
 def outcome(format_: Format, content: bytes, tally: Tally, watch: Watch) -> str | None:
     """Reads the file and counts what that gives; says which promise is broken, if one is."""
+    placed = format_.placed(content)
     try:
         with watch():
-            graph = format_.load(content)
+            graph = format_.load(placed)
     except TorchportError as error:
         tally.codes[error.code] += 1
     except BaseException as error:
@@ -74,7 +77,7 @@ def peak_bytes() -> int:
 def changed_by_a_round(format_: Format, graph: Any) -> str | None:
     """What is wrong with the graph after it was written and read again, if something is."""
     try:
-        again = format_.load(format_.dump(graph))
+        again = format_.load(format_.placed(format_.dump(graph)))
     except Exception as error:
         return f"the graph cannot be written and read again: {type(error).__name__}: {error!s:.200}"
     return None if format_.same(again, graph) else "the graph is another when it is written and read again"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
+from typing import Any
 
 from benchmarks.fuzzing.formats import Format
 
 
 def damaged(rng: random.Random, format_: Format) -> bytes:
     content = rng.choice(format_.wholes)
+    damages = DAMAGES if not format_.is_tree else (*DAMAGES, *(change_a_node,) * 4 * len(DAMAGES))
     for _ in range(rng.choice((1, 1, 1, 2, 3, 5))):
-        content = rng.choice(DAMAGES)(rng, content, format_)
+        content = rng.choice(damages)(rng, content, format_)
     return content
 
 
@@ -77,6 +80,124 @@ def replace_a_token(rng: random.Random, content: bytes, format_: Format) -> byte
     parts = content.split(token)
     place = rng.randrange(1, len(parts))
     return token.join(parts[:place]) + rng.choice(format_.worth_inserting) + token.join(parts[place:])
+
+
+def change_a_node(rng: random.Random, content: bytes, format_: Format) -> bytes:
+    """Puts something else in place of one node of a tree, or takes it out, or puts it in twice."""
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError):
+        return content
+    places = list(_places(tree))
+    if not places:
+        return content
+    holder, key = rng.choice(places)
+    other_holder, other_key = rng.choice(places)
+    match rng.randrange(6):
+        case 0:
+            del holder[key]
+        case 1 if isinstance(holder, list):
+            holder.insert(key, other_holder[other_key])
+        case 2:
+            holder[key], other_holder[other_key] = other_holder[other_key], holder[key]
+        case 3:
+            holder[key] = other_holder[other_key]
+        case _:
+            holder[key] = _another(rng, holder[key])
+    try:
+        return json.dumps(tree).encode()
+    except (ValueError, RecursionError):
+        return content
+
+
+def _places(tree: Any) -> Any:
+    """Every list or object with every key that it has."""
+    if isinstance(tree, dict | list):
+        for key in list(tree) if isinstance(tree, dict) else range(len(tree)):
+            yield tree, key
+            yield from _places(tree[key])
+
+
+def _another(rng: random.Random, value: Any) -> Any:
+    """Something like a value, or something else."""
+    if isinstance(value, bool) or rng.random() < 0.2:
+        return rng.choice((None, True, False, 0, -1, 1.5, "", "x", [], {}, [1, 2], {"value": "x"}))
+    if isinstance(value, int | float):
+        return rng.choice(
+            (value + 1, value - 1, -value, 0, 2**31, 2**40, 2**63, 2**80, 10**15, 1e300, float("inf"))
+        )
+    return rng.choice(WORDS) if isinstance(value, str) else value
+
+
+WORDS = (
+    *(
+        "aten.split.Tensor",
+        "aten.unbind.int",
+        "aten.zeros.default",
+        "aten.full.default",
+        "aten.arange.start_step",
+    ),
+    *("aten.expand.default", "aten.repeat.default", "aten.constant_pad_nd.default", "aten.resize_.default"),
+    *(
+        "aten.add_.Tensor",
+        "aten.from_file.default",
+        "aten.one_hot.default",
+        "aten.nonzero.default",
+        "os.system",
+    ),
+    *(
+        "aten.relu.default",
+        "aten.linear.default",
+        "aten.rand.default",
+        "aten.eye.default",
+        "aten.chunk.default",
+    ),
+    *(
+        "activation:relu",
+        "activation:none",
+        "dense",
+        "convolution",
+        "sparse",
+        "aligned",
+        "bias",
+        "sum",
+        "array",
+    ),
+    *(
+        "input",
+        "constant",
+        "memory",
+        "weighted sum",
+        "function",
+        "product",
+        "reduction",
+        "selection",
+        "wiring",
+    ),
+    *(
+        "float32",
+        "float64",
+        "bfloat16",
+        "bool",
+        "int64",
+        "complex64",
+        "quint8",
+        "save",
+        "fc1.weight",
+        "fc1.bias",
+    ),
+    *(
+        "present",
+        "row",
+        "added.row",
+        "added.number",
+        "cpu",
+        "cuda",
+        "meta",
+        "removed",
+        "torchport.cond.default",
+    ),
+)
 
 
 DAMAGES = (flip_a_bit, set_a_byte, cut, drop, repeat, splice, overwrite, insert, insert, replace_a_token)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fuzzing import imitation
+from benchmarks.fuzzing.native_graphs import NativeFiles
 from torchport.targets.marble.exchange import as_json, legacy
 from torchport.targets.marble.exchange.layout import with_bias_neurons
 from torchport.targets.marble.exchange.plain import Neurons, Plain, Synapses
@@ -26,6 +27,10 @@ class Format:
     dump: Callable[[Any], bytes]
     same: Callable[[Any, Any], bool]
     worth_inserting: tuple[bytes, ...]
+    placed: Callable[[bytes], Any] = bytes
+    """Puts the content of a file where `load` finds it."""
+    is_tree: bool = False
+    """Whether files are trees of JSON, whose nodes can be changed one by one."""
 
 
 def graphs() -> list[Plain]:
@@ -230,8 +235,66 @@ def legacy_format(verify: bool) -> Format:
     return Format(name, wholes, load, dump, Plain.equals, tokens)
 
 
+def native_format() -> Format:
+    """Native files, damaged anywhere."""
+    files = NativeFiles()
+    tokens = (
+        *(
+            bytes(8),
+            b"\xff" * 8,
+            b"\x00\x00\x00\x01" + bytes(4),
+            b'{"__metadata__":{',
+            b'"dtype":"F64"',
+            b'"F32"',
+        ),
+        *(
+            b'"shape":[',
+            b'"data_offsets":[0,',
+            b"[99999999999999]",
+            b"18446744073709551615",
+            b'\\"',
+            b"{",
+            b"}",
+            b",",
+        ),
+    )
+    return Format("native", files.wholes(), files.load, files.dump, files.same, tokens, files.placed)
+
+
+def native_structure_format() -> Format:
+    """The structure in the header of native files, with a checksum that fits: the arrays are always the same."""
+    files = NativeFiles()
+    tokens = (
+        b"null",
+        b"true",
+        b"-1",
+        b"0",
+        b"1e400",
+        b"NaN",
+        b"[]",
+        b"{}",
+        b'"',
+        b"[" * 5000,
+        b"9" * 5000,
+        b"\\ud800",
+    )
+    wholes = tuple(files.structure(whole) for whole in files.cores)
+    return Format(
+        "native-structure",
+        wholes,
+        files.load,
+        files.structure,
+        files.same,
+        tokens,
+        files.with_structure,
+        True,
+    )
+
+
 FORMATS: dict[str, Callable[[], Format]] = {
     "json": as_json_format,
     "legacy": lambda: legacy_format(verify=True),
     "legacy-unverified": lambda: legacy_format(verify=False),
+    "native": native_format,
+    "native-structure": native_structure_format,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def load(path: Path, device: str | None = None) -> tuple[Core, str]:
         must_be_sound(version, names, state)
     except TorchportError as error:
         raise _unreadable(path, "TP0362", error.message) from error
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, RuntimeError) as error:
+    except Exception as error:  # operations of torch raise all sorts for arguments that are not theirs
         raise _unreadable(path, "TP0362", f"{type(error).__name__}: {error!s:.200}") from error
     core = Core(graph, version.arrays, names=names, state=state)
     core.continue_from(version)
@@ -116,12 +117,20 @@ def _structure(header: Mapping[str, str], path: Path) -> dict[str, Any]:
             fix="Update torchport, or save the graph with the older one.",
         )
     try:
-        data = json.loads(header["structure"])
+        data = json.loads(header["structure"], parse_constant=_finite, parse_float=_finite)
     except (KeyError, ValueError, RecursionError) as error:
         raise _unreadable(path, "TP0362", f"its structure is no JSON: {error!s:.200}") from error
     if not isinstance(data, dict):
         raise _unreadable(path, "TP0362", "its structure is no JSON object")
     return data
+
+
+def _finite(text: str) -> float:
+    """A number of JSON. Infinities and NaN among arguments are written in words (see `capture.arguments`)."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return number
 
 
 def _without_state(arrays: Mapping[str, Tensor]) -> dict[str, Tensor]:

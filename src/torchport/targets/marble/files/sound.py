@@ -10,11 +10,14 @@ from torch import Tensor
 
 from torchport.capture import operations
 from torchport.capture.control_flow import CONTROL_FLOW
-from torchport.capture.graph import dtype_name, map_args
-from torchport.errors import GraphFileError
+from torchport.capture.graph import Device, dtype_name, map_args
+from torchport.errors import ConvertError, GraphFileError
 from torchport.targets.marble import sparse, works
 from torchport.targets.marble.core.version import Version
+from torchport.targets.marble.fans import fan, request
+from torchport.targets.marble.files.typed import must_be_typed
 from torchport.targets.marble.groups import (
+    ALONE,
     Array,
     Assembly,
     Border,
@@ -29,9 +32,15 @@ from torchport.targets.marble.groups import (
 )
 from torchport.targets.marble.recipes import RECIPES
 
+FEW = 1_000_000
+"""Values of a group up to which its synapses are looked at."""
+MOST_PARTS = 300_000
+"""The longest axis of a value that is taken apart."""
+
 
 def must_be_sound(version: Version, names: Mapping[str, str], state: Mapping[str, Tensor]) -> None:
     """Raises a GraphFileError that names the first thing that is wrong."""
+    must_be_typed(version.graph)
     _ids_are_apart(version)
     for name, array in names.items():
         _claim(array in version.arrays, f"the parameter {name} has no array")
@@ -43,6 +52,9 @@ def must_be_sound(version: Version, names: Mapping[str, str], state: Mapping[str
         )
     known = {memory.name for memory in version.graph.memories()}
     _claim(set(state) <= known, "there is state for a memory that is not there")
+    for memory in version.graph.memories():
+        fits = memory.name not in state or _form_of(state[memory.name]) == memory.group.results[0]
+        _claim(fits, f"the state of {memory.name} has another form")
 
 
 def _graph(version: Version, graph: NeuronGraph) -> dict[str, list[Form]]:
@@ -70,12 +82,26 @@ def _graph(version: Version, graph: NeuronGraph) -> dict[str, list[Form]]:
 def _flow(version: Version, step: Flow, forms: Mapping[str, list[Form]]) -> list[Form]:
     kind = CONTROL_FLOW.get(step.operation)
     _claim(kind is not None and step.joint.work == kind.name, f"{step.operation} is no control flow")
-    for port in (*ports_of(step.args), *step.joint.inputs):
+    for port in step.joint.inputs:
         _form(port, forms)
-    for body in step.bodies.values():
+    _claim(set(ports_of(step.args)) <= set(step.joint.inputs), f"{step.name} reads what does not arrive")
+    assert kind is not None
+    _claim(all(map(_is_operand, step.args)), f"{step.name} takes something that is no value")
+    _claim(set(step.bodies) == set(kind.roles), f"{step.name} has other bodies than {step.operation}")
+    counts = [len(operand) if isinstance(operand, list | tuple) else 1 for operand in step.args]
+    signatures = kind.signatures(counts, len(step.joint.results))
+    for role, body in step.bodies.items():
         _claim(not list(body.memories()), f"a body of {step.name} has a memory")
         _graph(version, body)
+        fits = (len(body.inputs), len(body.outputs)) == signatures[role]
+        _claim(fits, f"the body {role} of {step.name} takes or gives another number of values")
     return list(step.joint.results)
+
+
+def _is_operand(arg: Any) -> bool:
+    if isinstance(arg, list | tuple):
+        return all(map(_is_operand, arg))
+    return isinstance(arg, Port | Array)
 
 
 def _claim(is_so: bool, otherwise: str) -> None:
@@ -128,9 +154,10 @@ def _at_once(version: Version, step: Assembly, forms: Mapping[str, list[Form]]) 
         if isinstance(leaf, Array):
             _claim(leaf.name in version.arrays, f"{step.name} has no array {leaf.name}")
             return torch.empty_like(version.arrays[leaf.name], device="meta")
-        return works.settled(leaf, sizes)
+        return works.settled(_without_device(leaf), sizes)
 
     assert step.operation is not None
+    _gives_few(step.operation, [_form(port, forms) for port in ports_of([step.args, step.kwargs])])
     args, kwargs = (map_args(given, known) for given in (step.args, step.kwargs))
     with torch.device("meta"):
         found = operations.overload(step.operation)(*args, **kwargs)
@@ -163,12 +190,45 @@ def _group(version: Version, group: Group, given: list[Form]) -> None:
     sizes = {free.name: free.example for free in version.graph.free}
     empty = {name: torch.empty_like(version.arrays[name], device="meta") for name in group.weights.values()}
     bare = {p: n for p, n in group.weights.items() if p not in sparse.PURPOSES}
-    plain = Group(**{**vars(group), "inputs": group.own_inputs, "added": (), "weights": bare})
+    options = map_args(group.options, _without_device)
+    plain = Group(
+        **{**vars(group), "inputs": group.own_inputs, "added": (), "weights": bare, "options": options}
+    )
+    _gives_few(group.work, given)
     values = [_empty(form) for form in given]
     with torch.device("meta"):
         found = works.compute(plain, values[: len(group.own_inputs)], empty, sizes)
     made = [_form_of(one) for one in found]
     _claim(made == list(group.results), f"the group {group.name} does not give what it says")
+    _synapses(version, group, given[: len(group.own_inputs)])
+
+
+def _synapses(version: Version, group: Group, given: list[Form]) -> None:
+    """Asks for the synapses of one neuron of each result, if there are not too many to look at."""
+    is_small = sum(form.size for form in (*given, *group.results)) <= FEW
+    if group.work == ALONE or not group.kind.has_neurons or not is_small:
+        return
+    sizes = {free.name: free.example for free in version.graph.free}
+    ask = request(sparse.own_part(group), given, group.results, version.arrays, sizes)
+    for index, form in enumerate(group.results):
+        try:
+            fan(ask, range(min(1, form.size)), index)
+        except ConvertError:  # a work whose synapses are not known can still be done
+            return
+
+
+def _gives_few(operation: str, given: list[Form]) -> None:
+    """An operation that takes a value apart is not done at all if there could be too many parts."""
+    if operation in RECIPES and any(
+        "List" in str(one.type) for one in operations.overload(operation)._schema.returns
+    ):
+        largest = max((size for form in given for size in form.shape), default=0)
+        _claim(largest <= MOST_PARTS, f"{operation} would give up to {largest:,} parts")
+
+
+def _without_device(leaf: Any) -> Any:
+    """Nothing is placed on a device while a graph is looked at."""
+    return Device("meta") if isinstance(leaf, Device) else leaf
 
 
 def _rows(group: Group, arrays: Mapping[str, Tensor]) -> None:
@@ -185,6 +245,9 @@ def _rows(group: Group, arrays: Mapping[str, Tensor]) -> None:
         int(row[0]) == 0 and int(row[-1]) == len(source) and bool((row.diff() >= 0).all()),
         f"{group.name} has wrong rows",
     )
+    number = arrays.get(sparse.NUMBER)
+    numbered = number is None or (number.shape == source.shape and number.dtype in (torch.int32, torch.int64))
+    _claim(numbered, f"the synapses of {group.name} have wrong numbers")
     inside = not len(source) or (int(source.min()) >= 0 and int(source.max()) < sum(group.added))
     _claim(inside, f"a synapse of {group.name} comes from nowhere")
     _claim(
