@@ -136,7 +136,9 @@ def test_a_journal_is_begun_beside_the_file(torchport: Torchport, folder: Path) 
     assert files(folder) == {"n.marble", "n.marble.journal"}
 
 
-def test_the_exchange_format_of_marble_is_written_by_its_extension(torchport: Torchport, folder: Path) -> None:
+def test_the_exchange_format_of_marble_is_written_by_its_extension(
+    torchport: Torchport, folder: Path
+) -> None:
     answer = torchport("marble", "convert", "--pytorch", SPEC, "--output", "n.json")
     assert (answer.code, files(folder)) == (0, {"n.json"})
     assert set(json.loads((folder / "n.json").read_text())) >= {"neurons", "synapses"}
