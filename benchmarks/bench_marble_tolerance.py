@@ -5,8 +5,8 @@
 
 Converts models of the zoo, runs each by groups and by messages, and prints the largest error of a layer, as a share of
 its largest magnitude, when every layer works on what the layers before it computed. Messages sum in another order than
-PyTorch's kernels, so that their errors are those of honest arithmetic. The default for a kind of device is ten times
-the largest of these errors, rounded up, as deeper models add up more of them. Exits with 1 if an error is above it.
+PyTorch's kernels, so that their errors are those of honest arithmetic. The default for a kind of device is several
+times the largest of these errors, as deeper models add up more of them. Exits with 1 if an error is above it.
 """
 
 import argparse

@@ -98,7 +98,6 @@ def test_memories_begin_anew_unless_the_run_is_stateful(torchport: Torchport, fo
     ("arguments", "code", "message"),
     [
         (("net.marble",), "TP0801", "the graph needs inputs: x (float32 [2, 8])"),
-        (("net.marble", "--input", "2x9"), "TP0905", "[2, 8]"),
         (("net.marble", "--input", "2x8", "--input", "2x8"), "TP0801", "takes 1 inputs, and 2 were given"),
         (("net.marble", "--input", "x.txt"), "TP0801", "nor a .npy"),
         (("net.marble", "--input", "none.npy"), "TP0801", "there is no file"),
@@ -119,6 +118,13 @@ def test_a_run_that_cannot_be_done_is_refused(
     assert answer.code == 2
     assert f"error {code}" in answer.stderr and message in answer.stderr
     assert "Traceback" not in answer.stderr and not (folder / "y.csv").exists()
+
+
+def test_inputs_of_another_shape_are_refused(torchport: Torchport, folder: Path) -> None:
+    answer = torchport("marble", "run", "net.marble", "--input", "2x9", "--output", "y.npy", "--json")
+    message = json.loads(answer.stdout)["error"]["message"]
+    assert answer.code == 2 and "[2, 8]" in message and "[2, 9]" in message
+    assert not (folder / "y.npy").exists()
 
 
 def test_validate_names_the_layers_that_differ(torchport: Torchport, folder: Path) -> None:
