@@ -22,7 +22,7 @@ def view(
     """Write a page that shows a graph: its layers, and the neurons of each on demand."""
     with shared.logged(verbose), Progress() as progress:
         from torchport import marble
-        from torchport.targets.marble.view import write_view  # type: ignore[import-not-found,import-untyped]
+        from torchport.targets.marble.view import write_view
 
         core = marble.load(file)
         progress.say(f"writing {output}")

@@ -74,8 +74,6 @@ def operation(name: str, inputs: Sequence[Tensor], options: Mapping[str, Any]) -
         given[argument] = (
             next(waiting) if there is None else [next(waiting) if is_there else None for is_there in there]
         )
-    if any(value.is_meta for value in inputs) and given.get("device") is not None:
-        given["device"] = "meta"
     known = operations.arguments(name)
     args = [given[one.name] for one in known if not one.is_keyword_only and one.name in given]
     kwargs = {one.name: given[one.name] for one in known if one.is_keyword_only and one.name in given}
