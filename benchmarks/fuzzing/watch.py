@@ -17,7 +17,8 @@ FORBIDDEN = (
         "urllib.",
         "tempfile.",
         "webbrowser.",
-        "builtins.",
+        "builtins.input",
+        "builtins.breakpoint",
     ),
 )
 

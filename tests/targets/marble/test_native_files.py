@@ -45,6 +45,33 @@ def test_a_graph_comes_back(path: Path) -> None:
     assert header_of(again)["checksum"] == header_of(path)["checksum"]
 
 
+def test_a_batch_norm_comes_back(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)).eval(), torch.randn(1, 1, 5, 5)
+    save(convert_model(model, x), tmp_path / "norm.marble")
+    assert torch.equal(load(tmp_path / "norm.marble").run(x)[0], model(x))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"change": "format the disk", "arguments": {"dict": {}}},
+        {"change": "add_group", "arguments": {"dict": {"size": -1}}},
+        {"change": "prune", "arguments": {"dict": {"fraction": "x", "below": None, "layer": None}}},
+        {"change": "set_outputs", "arguments": {"dict": {"outputs": [{"range": [0, 10**15]}]}}},
+        {"change": "undo", "arguments": {"dict": {}}},
+        {},
+    ],
+)
+def test_a_change_that_cannot_be_made_is_refused(path: Path, record: dict[str, object]) -> None:
+    from torchport.targets.marble.files.journal import _record, journal_of
+
+    load(path, journal=True)
+    with journal_of(path).open("ab") as file:
+        file.write(_record(record))
+    assert "change 1" in str(refused(path, "TP0362"))
+
+
 def test_what_was_changed_comes_back(path: Path) -> None:
     core = load(path)
     sums = core.groups()[1].ids

@@ -34,6 +34,8 @@ from torchport.targets.marble.recipes import RECIPES
 
 FEW = 1_000_000
 """Values of a group up to which its synapses are looked at."""
+EMPTY_BUT_FOR_THE_FIRST = ("aten._native_batch_norm_legit_no_training.default",)
+"""Operations whose other results are empty, which torch does not know if it works without numbers."""
 MOST_PARTS = 300_000
 """The longest axis of a value that is taken apart."""
 
@@ -138,9 +140,11 @@ def _assembly(version: Version, step: Assembly, forms: Mapping[str, list[Form]])
         _group(version, group, given)
         inside[group.name] = list(group.results)
     found = [_form(port, inside if port.group in inside else forms) for port in step.outputs]
-    _claim(
-        step.operation is None or _at_once(version, step, forms) == found, f"{step.operation} does other work"
-    )
+    if step.operation is not None:
+        made = _at_once(version, step, forms)
+        compared = 1 if step.operation in EMPTY_BUT_FOR_THE_FIRST else len(made)
+        is_same = len(made) == len(found) and made[:compared] == found[:compared]
+        _claim(is_same, f"{step.operation} does other work")
     return found
 
 
