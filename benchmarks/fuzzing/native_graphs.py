@@ -96,13 +96,16 @@ class NativeFiles:
 
     def same(self, one: Core, other: Core) -> bool:
         """By the checksum of structure and arrays: the order of the header's entries is not always the same."""
-        return native.save(one, self._file) == native.save(other, self._file)
+        return self._header(one)["checksum"] == self._header(other)["checksum"]
 
     def structure(self, core: Core) -> bytes:
         """The structure in the header of a graph's file."""
+        return self._header(core)["structure"].encode()
+
+    def _header(self, core: Core) -> dict[str, str]:
         native.save(core, self._file)
         with safe_open(self._file, framework="pt") as file:
-            return str(file.metadata()["structure"]).encode()
+            return dict(file.metadata())
 
     def with_structure(self, content: bytes) -> Path:
         """A file with this structure, the arrays of all graphs, and the checksum of both."""

@@ -106,8 +106,8 @@ def test_memories_begin_anew_unless_the_run_is_stateful(torchport: Torchport, fo
         (("net.marble", "--input", "2x8", "--by", "magic"), "TP0801", "groups or messages"),
         (("net.marble", "--input", "2x8", "--steps", "0"), "TP0801", "--steps"),
         (("reader.marble", "--input", "2x3", "--input", "1"), "TP0801", "is of int64"),
-        (("none.marble", "--input", "2x8"), "TP0906", "there is no such file"),
-        (("zoo_of_graphs.py", "--input", "2x8"), "TP0906", "cannot be read"),
+        (("none.marble", "--input", "2x8"), "TP0360", "No such file"),
+        (("zoo_of_graphs.py", "--input", "2x8"), "TP0361", "cannot be read"),
     ],
 )
 def test_a_run_that_cannot_be_done_is_refused(

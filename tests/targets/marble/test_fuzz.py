@@ -16,15 +16,15 @@ ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.slow
 
 
-def test_two_thousand_damaged_files_of_each_format_keep_every_promise() -> None:
-    command = [sys.executable, "-W", "error", "-m", "benchmarks.fuzz_snapshots", "--cases", "2000"]
+def test_five_hundred_damaged_files_of_each_format_keep_every_promise() -> None:
+    command = [sys.executable, "-W", "error", "-m", "benchmarks.fuzz_snapshots", "--cases", "500"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.findall(r"^(\S+) .* ([\d,]+) graphs", done.stdout, re.MULTILINE)
     graphs = {name: int(count.replace(",", "")) for name, count in found}
     assert graphs.keys() == FORMATS.keys()
-    assert graphs.pop("native") > 2, "every byte is under the checksum, so hardly a damaged file can be read"
-    assert all(count > 20 for count in graphs.values())
+    assert graphs.pop("native") > 0, "every byte is under the checksum, so hardly a damaged file can be read"
+    assert all(count > 5 for count in graphs.values())
     assert set(re.findall(r"TP\d{4}", done.stdout)) >= {"TP0361", "TP0362", "TP0364", "TP0365", "TP0366"}
 
 
