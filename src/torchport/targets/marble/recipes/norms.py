@@ -134,10 +134,9 @@ def instance_norm(
     cudnn_enabled: bool,
 ) -> Value:
     value = as_value(c, input)
-    if use_input_stats:
-        made = standardised(c, value, list(range(2, value.rank)), eps)
-    else:
-        made = _by_statistics(c, value, running_mean, running_var, eps)
+    if not use_input_stats:
+        return _by_statistics(c, value, (running_mean, running_var), weight, bias, eps)
+    made = standardised(c, value, list(range(2, value.rank)), eps)
     return scaled(c, made, _along_channels(c, weight, value), _along_channels(c, bias, value))
 
 
@@ -156,21 +155,30 @@ def batch_norm(
     cudnn_enabled: bool,
 ) -> Value:
     value = as_value(c, input)
-    if training or running_mean is None or running_var is None:
-        made = standardised(c, value, [axis for axis in range(value.rank) if axis != 1], eps)
-    else:
-        made = _by_statistics(c, value, running_mean, running_var, eps)
+    if not training and running_mean is not None and running_var is not None:
+        return _by_statistics(c, value, (running_mean, running_var), weight, bias, eps)
+    made = standardised(c, value, [axis for axis in range(value.rank) if axis != 1], eps)
     return scaled(c, made, _along_channels(c, weight, value), _along_channels(c, bias, value))
 
 
 def _by_statistics(
-    c: Composer, value: Value, running_mean: Operand | None, running_var: Operand | None, eps: float
+    c: Composer,
+    value: Value,
+    statistics: tuple[Operand | None, Operand | None],
+    weight: Operand | None,
+    bias: Operand | None,
+    eps: float,
 ) -> Value:
-    """Values less a mean that was learnt, over a deviation that was."""
-    mean, var = (_along_channels(c, one, value) for one in (running_mean, running_var))
-    centred = c.weighted((value, 1), (as_value(c, mean), -1))
-    root = c.function("aten.rsqrt.default", c.weighted((as_value(c, var), 1), bias=eps))
-    return c.product(centred, root)
+    """Values by a mean and a variance that were learnt: each channel has one factor and one shift, as in torch."""
+    mean, var = (as_value(c, _along_channels(c, one, value)) for one in statistics)
+    factor = c.function("aten.rsqrt.default", c.weighted((var, 1), bias=eps))
+    if weight is not None:
+        factor = c.product(factor, _along_channels(c, weight, value))
+    shift = c.product(mean, factor)
+    if bias is None:
+        return c.weighted((c.product(value, factor), 1), (shift, -1))
+    shift = c.weighted((_along_channels(c, bias, value), 1), (shift, -1))
+    return c.weighted((c.product(value, factor), 1), (shift, 1))
 
 
 @recipe("aten._native_batch_norm_legit.no_stats")
