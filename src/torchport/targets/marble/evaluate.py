@@ -105,9 +105,42 @@ def by_messages(
     observe: messages.Observer | None = None,
 ) -> list[Tensor]:
     """The outputs of the graph, with every group done message by message."""
+    device = inputs[0].device if inputs else torch.device("cpu")
+    if device.type != "cpu":
+        return _by_messages_on_cpu(graph, arrays, inputs, watch, watch_operations, state, observe)
     does = partial(messages.compute, observe=observe)
     watching = {"watch": watch, "watch_operations": watch_operations}
     return by_groups(graph, arrays, inputs, opened=None, state=state, compute=does, **watching)
+
+
+def _by_messages_on_cpu(
+    graph: NeuronGraph,
+    arrays: Mapping[str, Tensor],
+    inputs: Sequence[Tensor],
+    watch: Watch,
+    watch_operations: Watch,
+    state: dict[str, Tensor] | None,
+    observe: messages.Observer | None,
+) -> list[Tensor]:
+    """Messages are sent on the CPU; what comes from another device goes back there."""
+    device = inputs[0].device
+
+    def there(seen: Watch) -> Watch:
+        return lambda key, value: seen(key, value.to(device)).cpu()
+
+    held = None if state is None else {name: value.cpu() for name, value in state.items()}
+    found = by_messages(
+        graph,
+        {name: array.cpu() for name, array in arrays.items()},
+        [value.cpu() for value in inputs],
+        watch=there(watch),
+        watch_operations=there(watch_operations),
+        state=held,
+        observe=observe,
+    )
+    if state is not None and held is not None:
+        state |= {name: value.to(device) for name, value in held.items()}
+    return [value.to(device) for value in found]
 
 
 class _Run:

@@ -73,8 +73,7 @@ class Core:
     def to(self, device: str) -> Core:
         """The same graph with its arrays on another device."""
         with self._lock:
-            moved = {name: array.to(device) for name, array in self._version.arrays.items()}
-            self._version = replace(self._version, arrays=moved)
+            self._version = self._version.on(device)
             self.state = {name: value.to(device) for name, value in self.state.items()}
         return self
 
@@ -114,7 +113,8 @@ class Core:
         """What a neuron receives from whom in a run on these inputs, and what it makes of it."""
         version = self._version
         version.place(neuron)
-        return received(version.graph, version.arrays, inputs, neuron, version.arrivals)
+        here = [value.cpu() for value in inputs]
+        return received(version.graph, version.cpu_arrays, here, neuron, version.arrivals)
 
     def step(self, *inputs: Tensor) -> list[Tensor]:
         """The outputs for these inputs; memories go on from where the last step ended."""
@@ -143,12 +143,25 @@ class Core:
                     f"the graph was changed meanwhile: it is version {old.number}, not {expected.number}",
                     fix="Read `core.version` again and decide anew.",
                 )
-            made, answer = changes.made(old, change)
+            made, answer = self._changed(old, change)
             if self.journal is not None:
                 self.journal.write(change)
             self._before = [*self._before[1 - REMEMBERED :], (old, self.state)]
             self._version = replace(made, number=old.number + 1)
             return answer
+
+    @staticmethod
+    def _changed(old: Version, change: Change) -> tuple[Version, Any]:
+        """Changes are made on the CPU; what they leave as it was stays where it is."""
+        made, answer = changes.made(replace(old, arrays=old.cpu_arrays), change)
+        device = old.device
+        if device == "cpu":
+            return made, answer
+        kept = {
+            name: old.arrays[name] if array is old.cpu_arrays.get(name) else array.to(device)
+            for name, array in made.arrays.items()
+        }
+        return replace(made, arrays=kept), answer
 
     def undo(self) -> None:
         """Takes the last change back."""
@@ -157,8 +170,10 @@ class Core:
                 raise NeuronError("TP0904", "there is no change to undo")
             if self.journal is not None:
                 self.journal.write(Change("undo", {}))
-            version, self.state = self._before.pop()
-            self._version = replace(version, number=self._version.number + 1)
+            version, state = self._before.pop()
+            device = self._version.device
+            self._version = replace(version.on(device), number=self._version.number + 1)
+            self.state = {name: value.to(device) for name, value in state.items()}
 
     def add_neuron_group(
         self, size: int, *, name: str, activation: str | None = None, bias: Any = None, layer: str = ""

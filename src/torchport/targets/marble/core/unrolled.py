@@ -28,7 +28,7 @@ def own_fan(version: Version, group: Group, neurons: range) -> Fan:
     sizes = {free.name: free.example for free in version.graph.free}
     own = own_part(group)
     forms = [version.form(port) for port in own.inputs]
-    return fan(request(own, forms, own.results, version.arrays, sizes), neurons)
+    return fan(request(own, forms, own.results, version.cpu_arrays, sizes), neurons)
 
 
 def own_width(version: Version, group: Group) -> int:

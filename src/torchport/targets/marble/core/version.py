@@ -6,10 +6,11 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from torchport.capture.graph import Device, map_args
 from torchport.errors import NeuronError
 from torchport.targets.marble.arrivals import Arrivals
 from torchport.targets.marble.groups import Assembly, Flow, Form, Group, Memory, NeuronGraph, Port, Step
@@ -58,6 +59,25 @@ class Version:
         """The graph as calls, for inputs of the example's sizes."""
         return program_of(self.graph, self.arrays)
 
+    @property
+    def device(self) -> str:
+        """Where the arrays are; the CPU if there are none."""
+        return next(
+            (str(array.device) for array in self.arrays.values() if array.device.type != "cpu"), "cpu"
+        )
+
+    def on(self, device: str) -> Version:
+        """The same version with its arrays on a device, and operations that make values there."""
+        if device == self.device:
+            return self
+        arrays = {name: array.to(device) for name, array in self.arrays.items()}
+        return replace(self, graph=_on(self.graph, device), arrays=arrays)
+
+    @cached_property
+    def cpu_arrays(self) -> Mapping[str, Tensor]:
+        """The arrays on the CPU, on which neurons are looked at and changed one by one."""
+        return {name: array.cpu() for name, array in self.arrays.items()}
+
     @cached_property
     def arrivals(self) -> Arrivals:
         """Whose values arrive where."""
@@ -66,16 +86,16 @@ class Version:
     def into(self, neuron: int) -> Synapses:
         """The synapses into a neuron. The one from its bias neuron is not among them."""
         self.place(neuron)
-        return synapses_of(self.graph, self.arrays, neuron, self.arrivals)
+        return synapses_of(self.graph, self.cpu_arrays, neuron, self.arrivals)
 
     def out_of(self, neuron: int) -> Synapses:
         """The synapses that leave a neuron."""
         self.place(neuron)
-        return synapses_from(self.graph, self.arrays, neuron, self.arrivals)
+        return synapses_from(self.graph, self.cpu_arrays, neuron, self.arrivals)
 
     def bias(self, neuron: int) -> Tensor | None:
         """The weight of the synapse from a neuron's bias neuron, if it has one."""
-        return bias_of(self.graph, self.arrays, neuron, self.arrivals)
+        return bias_of(self.graph, self.cpu_arrays, neuron, self.arrivals)
 
     def is_output(self, neuron: int) -> bool:
         """Whether the graph gives the value of a neuron."""
@@ -151,6 +171,18 @@ class Version:
         used = {name for group in self.groups.values() for name in group.weights.values()}
         kept = {name: array for name, array in self.arrays.items() if name in used or MADE not in name}
         return replace(self, arrays=kept)
+
+
+def _on(graph: NeuronGraph, device: str) -> NeuronGraph:
+    def placed(leaf: Any) -> Any:
+        return Device(device) if isinstance(leaf, Device) else leaf
+
+    def changed(step: Assembly) -> Assembly:
+        groups = tuple(replace(group, options=map_args(group.options, placed)) for group in step.groups)
+        args, kwargs = map_args(step.args, placed), map_args(step.kwargs, placed)
+        return replace(step, args=args, kwargs=kwargs, groups=groups)
+
+    return graph.with_assemblies(changed)
 
 
 MADE = ":"

@@ -153,7 +153,7 @@ def count_in(version: Version, group: Group) -> int:
     if not group.neurons:
         return added
     gone = sum(own_fan(version, group, range(one, one + 1)).count for one in group.removed)
-    return added + Counts(version.graph, version.arrays, version.arrivals).of(group.name) - gone
+    return added + Counts(version.graph, version.cpu_arrays, version.arrivals).of(group.name) - gone
 
 
 def formula(group: Group) -> str:
