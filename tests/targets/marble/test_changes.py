@@ -243,3 +243,27 @@ def test_layers_of_several_rows_are_unrolled() -> None:
     torch.testing.assert_close(core.run(x)[0], before)
     core.grow(core.groups()[1].name, 2)
     torch.testing.assert_close(core.run(x)[0], before)
+
+
+def test_what_a_user_writes_to_is_never_the_graphs_own() -> None:
+    class Given(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+            self.cell = nn.GRU(3, 3)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            _, hidden = self.cell(x)
+            return self.weight, self.weight.view(1, 3), hidden
+
+    model, x = Given().eval(), torch.randn(2, 3)
+    core = convert_model(model, x)
+    for _ in range(2):
+        core.run(x)[0].zero_()
+        core.run(x)[1].zero_()
+    core.state_dict()["weight"].zero_()
+    assert torch.equal(core.run(x)[0], torch.ones(3))
+    first = core.step(x)[2]
+    kept = first.clone()
+    first.fill_(7)
+    torch.testing.assert_close(core.step(x)[2], model.cell(x, kept)[1].detach())

@@ -93,7 +93,7 @@ class Core:
     def state_dict(self) -> dict[str, Tensor]:
         """The parameters and buffers of the model that the graph was made from, under PyTorch's names."""
         version = self._version
-        return {name: version.arrays[array] for name, array in self.names.items()}
+        return {name: version.arrays[array].clone() for name, array in self.names.items()}
 
     # Running
 
@@ -101,13 +101,13 @@ class Core:
         """The outputs for these inputs, as the model gives them: memories begin anew."""
         version = self._version
         if version.program is not None and version.program.fits(inputs):
-            return version.program.run(inputs)
-        return by_groups(version.graph, version.arrays, inputs)
+            return version.apart(version.program.run(inputs))
+        return version.apart(by_groups(version.graph, version.arrays, inputs))
 
     def run_by_messages(self, *inputs: Tensor, observe: Observer | None = None) -> list[Tensor]:
         """The same, computed neuron by neuron along synapses; `observe` is shown every message."""
         version = self._version
-        return by_messages(version.graph, version.arrays, inputs, observe=observe)
+        return version.apart(by_messages(version.graph, version.arrays, inputs, observe=observe))
 
     def received(self, neuron: int, *inputs: Tensor) -> Received:
         """What a neuron receives from whom in a run on these inputs, and what it makes of it."""
@@ -121,8 +121,8 @@ class Core:
         with self._lock:
             version, state = self._version, dict(self.state)
             outputs = by_groups(version.graph, version.arrays, inputs, state=state)
-            self.state = state
-        return outputs
+            self.state = {name: value.clone() for name, value in state.items()}
+        return version.apart(outputs)
 
     def reset(self) -> None:
         """Memories begin anew with the next step."""

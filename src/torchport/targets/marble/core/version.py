@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from torchport.capture.graph import Device, map_args
+from torchport.capture.torch_internals import storage_id
 from torchport.errors import NeuronError
 from torchport.targets.marble.arrivals import Arrivals
 from torchport.targets.marble.groups import Assembly, Flow, Form, Group, Memory, NeuronGraph, Port, Step
@@ -58,6 +59,14 @@ class Version:
     def program(self) -> Program | None:
         """The graph as calls, for inputs of the example's sizes."""
         return program_of(self.graph, self.arrays)
+
+    def apart(self, values: list[Tensor]) -> list[Tensor]:
+        """The values, in memory of their own where they would share that of an array: users may write to them."""
+        return [value.clone() if storage_id(value) in self._storages else value for value in values]
+
+    @cached_property
+    def _storages(self) -> frozenset[int]:
+        return frozenset(storage_id(array) for array in self.arrays.values())
 
     @property
     def device(self) -> str:
