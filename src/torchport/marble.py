@@ -105,13 +105,16 @@ def save(
 
 
 def _save_native(core: Core, file: Path, *, journal: bool) -> None:
-    kept = FileJournal(file, native.save(core, file))
-    goes_on = isinstance(core.journal, FileJournal) and core.journal.path == kept.path
-    if journal or goes_on:
-        kept.begin()
-        core.journal = kept
-    else:
-        kept.path.unlink(missing_ok=True)
+    file = file.resolve()
+    with core.unchanged():
+        kept = FileJournal(file, native.save(core, file))
+        goes_on = isinstance(core.journal, FileJournal) and core.journal.path == kept.path
+        if journal or goes_on:
+            kept.begin()
+            core.journal = kept
+            core.forget()
+        else:
+            kept.path.unlink(missing_ok=True)
 
 
 FORMATS = (".marble", ".json")
@@ -144,6 +147,7 @@ def load(path: str | Path, *, device: str | None = None, journal: bool = False) 
 
 
 def _load_native(file: Path, device: str | None, *, journal: bool) -> Core:
+    file = file.resolve()
     core, writing = native.load(file, device)
     kept = FileJournal(file, writing)
     kept.replay(core)

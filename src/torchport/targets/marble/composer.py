@@ -17,7 +17,7 @@ from torch import Tensor
 from torchport.capture.graph import Dtype, dtype_name
 from torchport.errors import ConvertError
 from torchport.targets.marble import works
-from torchport.targets.marble.groups import Form, Group, Kind, Port
+from torchport.targets.marble.groups import MADE, Form, Group, Kind, Port
 
 Number = int | float | bool | complex
 
@@ -225,8 +225,8 @@ class Composer:
 
     def array(self, name: str, tensor: Tensor) -> Weight:
         """An array that the model does not have as it is."""
-        full = f"{self.prefix}:{name}"
-        self.made[full] = tensor
+        full = f"{self.prefix}{MADE}{name}"
+        self.made[full] = tensor.detach().clone()
         return Weight(full, Form(tuple(tensor.shape), dtype_name(tensor.dtype)))
 
 

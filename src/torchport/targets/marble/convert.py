@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torchport.capture import graph as g
 from torchport.capture.control_flow import CONTROL_FLOW
 from torchport.capture.plan import make_plan
+from torchport.errors import ConvertError
 from torchport.targets.base import Todo
 from torchport.targets.marble.composer import Composer, Unsupported, Value, Weight
 from torchport.targets.marble.expansion import Unfitting, assembled, expanded
@@ -194,6 +195,13 @@ class _Conversion:
             self.todos.append(Todo(op=module.class_name, layer=module.path, reason=reason))
             return given
         results = made if isinstance(made, list) else [made]
+        if not all(isinstance(one, Value) for one in results):
+            raise ConvertError(
+                "TP0404",
+                f"the converter of {module.class_name} gave {type(made).__name__}, not a value of the composer",
+                where=module.path or None,
+                fix="Return what a method of the composer gives, or a list of that.",
+            )
         return self._added(composer, None, (), {}, results, None)
 
     def _skip(self, module: g.Module) -> None:

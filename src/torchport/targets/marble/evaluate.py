@@ -78,7 +78,7 @@ def _must_fit(graph: NeuronGraph, inputs: Sequence[Tensor], sizes: works.Sizes) 
                 "TP0208",
                 f"the graph takes {group.name!r} as {form.dtype} {wanted}, and is given "
                 f"{dtype_name(value.dtype)} {list(value.shape)}",
-                fix="give inputs of that kind, or convert the model with that axis free",
+                fix="give inputs of that kind, or convert the model with example inputs of these",
             )
 
 

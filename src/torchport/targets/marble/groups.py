@@ -34,6 +34,8 @@ class Kind(StrEnum):
         return self is not Kind.WIRING
 
 
+MADE = "§"
+"""In the names of arrays that the model does not have, as models hardly use it."""
 ALONE = "bias"
 """The work of weighted sums whose synapses were all added one by one: they begin with their bias."""
 

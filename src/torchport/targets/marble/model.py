@@ -10,15 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchport.capture import fx
 from torchport.capture.attempt import attempt
 from torchport.capture.eager import where_the_model_is
 from torchport.capture.exported import Exported
-from torchport.capture.state import as_it_was
+from torchport.capture.state import as_it_was, copied, state_kept
 from torchport.capture.weights import as_weights
-from torchport.errors import ConvertError, TorchportError
+from torchport.errors import CaptureError, ConvertError, TorchportError
 from torchport.targets.marble.convert import Converted, convert
 from torchport.targets.marble.core.core import Core
 from torchport.targets.marble.recipes import RECIPES
+from torchport.targets.marble.registries import converter_of
 from torchport.targets.marble.tree import chain_of
 
 log = logging.getLogger("torchport.marble")
@@ -33,19 +35,9 @@ def core_of(
 ) -> Core:
     """The model as a graph of neurons, for inputs of these shapes."""
     given = inputs_of(example_inputs, kwargs)
-    began = time.perf_counter()
     with as_it_was(model), torch.no_grad():
         args, named = where_the_model_is(model, (given, dict(kwargs or {})))
-        exported = captured(model, args, named, name or type(model).__name__)
-    log.info("captured %s in %.2f s", exported.graph.name, time.perf_counter() - began)
-    shapes = {
-        item.name: tuple(one.shape)
-        for item, one in zip(exported.graph.root.inputs, _tensors((args, named)), strict=True)
-    }
-    converted = convert(exported.graph, shapes, model=model)
-    must_be_whole(converted)
-    arrays, names = _arrays(model, exported)
-    core = Core(converted.graph, {**arrays, **converted.made}, names=names)
+        core = captured(model, args, named, name or type(model).__name__)
     log.info("converted %d groups, %d neurons", len(core.groups()), len(core.neurons))
     return core
 
@@ -68,32 +60,101 @@ def _tensors(args: Any) -> list[Tensor]:
     return [leaf for leaf in torch.utils._pytree.tree_leaves(args) if isinstance(leaf, Tensor)]
 
 
-def captured(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> Exported:
-    """The model's graph: by torch.export, else by torch.fx, else along its module tree."""
-    ways: dict[str, Callable[[], nn.Module]] = {
-        "torch.export": lambda: model,
-        "torch.fx": lambda: torch.fx.symbolic_trace(model),
-        "module tree": lambda: chain_of(model, args, kwargs),
+def captured(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> Core:
+    """The model's graph: by torch.export, else by torch.fx, else along its module tree.
+
+    What a way gives counts only if it computes what the model computes.
+    """
+    with state_kept(model):
+        expected = _tensors(model(*copied(args), **copied(kwargs)))
+    has_converters = any(converter_of(layer) is not None for layer in model.modules())
+    ways: dict[str, Callable[[], Exported]] = {
+        "torch.export": lambda: _attempt(model, args, kwargs, name),
+        "torch.fx": lambda: _by_fx(model, args, kwargs, name),
+        "module tree": lambda: _attempt(chain_of(model, args, kwargs), args, kwargs, name),
     }
     failed: dict[str, str] = {}
     for way, made in ways.items():
+        began = time.perf_counter()
         try:
-            exported = attempt(
-                made(),
-                args,
-                kwargs,
-                name=name,
-                wish={},
-                decompose=lambda operation: operation not in RECIPES,
-            )
+            exported = made()
+            core = _converted(model, exported, (args, kwargs))
+            _must_agree(core, _tensors((args, kwargs)), expected, is_surely=way != "torch.export")
+        except _Unconverted:
+            raise
         except Exception as error:  # each way has errors of its own, and all of them are reported
+            if has_converters and not isinstance(error, CaptureError):
+                raise  # Another way would go round the user's own converters.
             failed[way] = error.message if isinstance(error, TorchportError) else _first_line(error)
             log.info("%s failed: %s", way, failed[way])
         else:
-            log.info("captured by %s", way)
-            return exported
+            log.info("captured %s by %s in %.2f s", exported.graph.name, way, time.perf_counter() - began)
+            core.notes += _notes(exported, way)
+            return core
     reasons = "; ".join(f"{way}: {why}" for way, why in failed.items())
     raise ConvertError("TP0404", f"{type(model).__name__} cannot be captured. {reasons}")
+
+
+def _notes(exported: Exported, way: str) -> list[str]:
+    """What a user should know of a conversion, which is logged, too."""
+    notes = []
+    if exported.writes:
+        names = ", ".join(exported.writes)
+        notes.append(f"the model writes to {names} when it is called; the graph keeps what was there")
+    if way != "torch.export":
+        notes.append(
+            f"torch.export could not follow the model; it was captured by {way} on the example inputs"
+        )
+    for note in notes:
+        log.warning("%s", note)
+    return notes
+
+
+def _attempt(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> Exported:
+    return attempt(
+        model, args, kwargs, name=name, wish={}, decompose=lambda operation: operation not in RECIPES
+    )
+
+
+def _by_fx(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> Exported:
+    if kwargs:
+        raise ConvertError("TP0404", "inputs that are given by name are not traced")
+    return fx.graph_of(torch.fx.symbolic_trace(model), args, name=name)
+
+
+class _Unconverted(ConvertError):
+    """The model was captured, and has operations that no recipe expresses: no other way will do better."""
+
+
+def _converted(model: nn.Module, exported: Exported, given: Any) -> Core:
+    inputs = zip(exported.graph.root.inputs, _tensors(given), strict=True)
+    shapes = {item.name: tuple(one.shape) for item, one in inputs}
+    converted = convert(exported.graph, shapes, model=model)
+    must_be_whole(converted)
+    arrays, names = _arrays(model, exported)
+    return Core(converted.graph, {**arrays, **converted.made}, names=names)
+
+
+def _must_agree(core: Core, inputs: list[Tensor], expected: list[Tensor], *, is_surely: bool) -> None:
+    """Refuses a graph that gives other outputs than the model. A model may give what cannot be compared."""
+    found = core.run(*copied(inputs))
+    if len(found) != len(expected):
+        if is_surely:
+            raise ConvertError("TP0404", "the graph gives other outputs than the model")
+        return
+    for one, other in zip(found, expected, strict=True):
+        is_same = one.shape == other.shape and one.dtype == other.dtype
+        if not is_same or not _is_near(one, other):
+            raise ConvertError("TP0404", "the graph gives other outputs than the model")
+
+
+def _is_near(one: Tensor, other: Tensor) -> bool:
+    if not (other.is_floating_point() or other.is_complex()):
+        return torch.equal(one, other)
+    step = torch.finfo(other.dtype).eps ** 0.5
+    sizes = other.abs()[other.isfinite()]
+    allowed = step * float(sizes.max()) if sizes.numel() else 0.0
+    return torch.allclose(one, other, rtol=step, atol=allowed, equal_nan=True)
 
 
 def _first_line(error: Exception) -> str:
@@ -108,7 +169,7 @@ def must_be_whole(converted: Converted) -> None:
             for todo in converted.todos
         )
         where = converted.todos[0].source
-        raise ConvertError("TP0401", "; ".join(reasons), where=where)
+        raise _Unconverted("TP0401", "; ".join(reasons), where=where)
 
 
 def _arrays(model: nn.Module, exported: Exported) -> tuple[dict[str, Tensor], dict[str, str]]:

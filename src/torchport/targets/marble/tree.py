@@ -1,13 +1,15 @@
 """A model as the chain of its layers, for models whose code torch cannot follow.
 
 The layers are watched while the model runs. If each takes what the one before it gave, and the last gives the model's
-output, the chain is the model.
+output, the chain is the model. Code between layers that decides by values is not seen, so the chain must agree with the
+model on other inputs, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,19 +20,57 @@ from torchport.errors import CaptureError
 
 def chain_of(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> nn.Module:
     """The model's layers one after the other; CaptureError if they are no chain."""
-    calls: list[tuple[str, nn.Module, Any, Any]] = []
+    calls: list[_Call] = []
     with _watched(model, calls), torch.no_grad():
         output = model(*args, **kwargs)
     value: Any = args[0] if len(args) == 1 and not kwargs else None
+    writes = value._version if isinstance(value, Tensor) else 0
     chain: list[tuple[str, nn.Module]] = []
-    for name, layer, given, result in calls:
-        if not (len(given) == 1 and given[0] is value and isinstance(result, Tensor)):
-            raise CaptureError("TP0202", f"the layer {name} does not take just what the layer before it gave")
-        chain.append((name, layer))
-        value = result
-    if not chain or not isinstance(output, Tensor) or value is not output:
+    for call in calls:
+        is_next = len(call.given) == 1 and call.given[0] is value and not call.named
+        if not is_next or call.writes != writes or not isinstance(call.result, Tensor):
+            raise CaptureError(
+                "TP0202", f"the layer {call.name} does not take just what the layer before it gave"
+            )
+        chain.append((call.name, call.layer))
+        value, writes = call.result, call.writes_after
+    if not chain or not isinstance(output, Tensor) or value is not output or output._version != writes:
         raise CaptureError("TP0202", "what the model gives is not what its last layer gave")
-    return Chain(chain).eval()
+    made = Chain(chain).eval()
+    _must_agree_elsewhere(model, made, args[0])
+    return made
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A layer's call. `writes` counts what was written to its input before it, `writes_after` to its result."""
+
+    name: str
+    layer: nn.Module
+    given: tuple[Any, ...]
+    named: Mapping[str, Any]
+    result: Any
+    writes: int
+    writes_after: int
+
+
+def _must_agree_elsewhere(model: nn.Module, chain: nn.Module, example: Tensor) -> None:
+    """Refuses a chain that gives other outputs than the model on inputs that are not the example."""
+    if not example.is_floating_point():
+        return
+    chance = torch.Generator().manual_seed(0)
+    noise = torch.randn(example.shape, generator=chance).to(example)
+    others = [noise, -example, example * 3 + noise, example * 0, noise * 10 - 5, noise * 10 + 5]
+    with torch.no_grad():
+        for other in others:
+            try:
+                expected = model(other.clone())
+            except Exception as error:
+                raise CaptureError(
+                    "TP0202", "the model refuses some inputs of this shape, which a chain cannot"
+                ) from error
+            if not torch.allclose(chain(other.clone()), expected, rtol=1e-3, atol=1e-3, equal_nan=True):
+                raise CaptureError("TP0202", "code between the layers does more than hand values on")
 
 
 class Chain(nn.Module):
@@ -56,23 +96,30 @@ class Chain(nn.Module):
 
 
 @contextmanager
-def _watched(model: nn.Module, calls: list[tuple[str, nn.Module, Any, Any]]) -> Iterator[None]:
+def _watched(model: nn.Module, calls: list[_Call]) -> Iterator[None]:
     """Notes the calls of the model's own layers: modules of torch, and modules without others inside."""
+    before: list[int] = []
 
-    def note(name: str, layer: nn.Module) -> Any:
-        return lambda module, given, result: calls.append((name, layer, given, result))
+    def enter(module: nn.Module, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+        before.append(given[0]._version if given and isinstance(given[0], Tensor) else 0)
+
+    def leave(name: str, layer: nn.Module) -> Any:
+        def note(module: nn.Module, given: tuple[Any, ...], named: Mapping[str, Any], result: Any) -> None:
+            after = result._version if isinstance(result, Tensor) else 0
+            calls.append(_Call(name, layer, given, named, result, before.pop(), after))
+
+        return note
 
     with ExitStack() as stack:
         inside: list[str] = []
         for name, layer in model.named_modules():
             is_inside = any(name.startswith(f"{outer}.") for outer in inside)
-            if (
-                name
-                and not is_inside
-                and (type(layer).__module__.startswith("torch.nn.") or not list(layer.children()))
-            ):
-                if isinstance(layer, nn.Sequential | nn.ModuleList | nn.ModuleDict):
-                    continue
-                inside.append(name)
-                stack.callback(layer.register_forward_hook(note(name, layer)).remove)
+            is_layer = type(layer).__module__.startswith("torch.nn.") or not list(layer.children())
+            if not name or is_inside or not is_layer:
+                continue
+            if isinstance(layer, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+                continue
+            inside.append(name)
+            stack.callback(layer.register_forward_pre_hook(enter, with_kwargs=True).remove)
+            stack.callback(layer.register_forward_hook(leave(name, layer), with_kwargs=True).remove)
         yield

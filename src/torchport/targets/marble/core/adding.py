@@ -14,8 +14,8 @@ from torchport.targets.marble import sparse
 from torchport.targets.marble.composer import Composer, Value
 from torchport.targets.marble.core.order import in_order
 from torchport.targets.marble.core.unrolled import alone_options, own_width
-from torchport.targets.marble.core.version import MADE, Version, readable_port
-from torchport.targets.marble.groups import ALONE, Assembly, Form, Group, Kind, Memory, Port
+from torchport.targets.marble.core.version import Version, readable_port
+from torchport.targets.marble.groups import ALONE, MADE, Assembly, Form, Group, Kind, Memory, Port
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def added_group(
 
 def alone(composer: Composer, form: Form, bias: Tensor | None) -> Value:
     """Weighted sums that have no synapses yet."""
-    weights = {} if bias is None else {"bias": composer.array("bias", bias)}
+    dtype = getattr(torch, form.dtype)
+    weights = {} if bias is None else {"bias": composer.array("bias", bias.to(dtype).reshape(form.shape))}
     return composer.add(Kind.WEIGHTED_SUM, ALONE, [], alone_options(form), weights)
 
 
@@ -98,15 +99,19 @@ def added_memory(version: Version, name: str, sources: range) -> tuple[Version, 
 
 def added_synapses(version: Version, sources: Tensor, targets: Tensor, weights: Tensor) -> Version:
     """With synapses from one neuron to another each. Only neurons that add what arrives can take more of it."""
-    must_be_numbers(weights)
     for name, among in _by_group(version, targets).items():
         version = _added_to(version, name, sources[among], targets[among], weights[among])
     return in_order(version)
 
 
-def must_be_numbers(weights: Tensor) -> None:
-    if not bool(torch.isfinite(weights).all()):
-        raise NeuronError("TP0904", "a weight is NaN or infinite", fix="Give finite weights.")
+def as_weights(weights: Tensor, group: Group) -> Tensor:
+    """Weights in the dtype of a group; refused if one is no number there."""
+    made = weights.to(float_dtype(group))
+    if not bool(torch.isfinite(made).all()):
+        raise NeuronError(
+            "TP0904", f"a weight is NaN or infinite as {group.results[0].dtype}", fix="Give finite weights."
+        )
+    return made
 
 
 def _by_group(version: Version, ids: Tensor) -> dict[str, Tensor]:
@@ -146,16 +151,29 @@ def _added_to(version: Version, name: str, sources: Tensor, targets: Tensor, wei
                 f"neurons of the group {name} would wait for each other: those of one group are computed together",
                 fix="Put them into groups of their own, or send the value through `core.add_memory`.",
             )
+        _must_be_as_wide(version.groups[source_name], group)
         version, inputs, start = _with_input(version, group, inputs, source_name)
         places[among] = sources[among] - version.groups[source_name].first + start
     offsets = targets - group.first
     joined = sparse.Rows(
         torch.cat([rows.target, offsets]),
         torch.cat([rows.source, places]),
-        torch.cat([rows.weight, weights.to(rows.weight.dtype)]),
+        torch.cat([rows.weight, as_weights(weights, group)]),
         torch.cat([rows.number, _next_numbers(version, group, rows, offsets)]),
     )
     return with_rows(version, version.groups[name], joined, inputs)
+
+
+def _must_be_as_wide(source: Group, target: Group) -> None:
+    """Refuses values that would lose digits on their way."""
+    for form in source.results:
+        given, taken = getattr(torch, form.dtype), float_dtype(target)
+        if given.is_floating_point and torch.promote_types(given, taken) != taken:
+            raise NeuronError(
+                "TP0904",
+                f"{source.name} gives {form.dtype}, and {target.name} adds up in {target.results[0].dtype}",
+                fix=f"Make the group with dtype={form.dtype!r}.",
+            )
 
 
 Inputs = list[tuple[Port, int]]
@@ -167,11 +185,11 @@ def added_rows(version: Version, group: Group) -> tuple[sparse.Rows, Inputs]:
     arrays = version.arrays_of(group)
     if sparse.ROW not in arrays:
         none = torch.zeros(0, dtype=torch.int64)
-        return sparse.Rows(none, none, torch.zeros(0, dtype=_dtype(group)), none), []
+        return sparse.Rows(none, none, torch.zeros(0, dtype=float_dtype(group)), none), []
     return sparse.Rows.of(arrays), list(zip(group.added_inputs, group.added, strict=True))
 
 
-def _dtype(group: Group) -> torch.dtype:
+def float_dtype(group: Group) -> torch.dtype:
     dtype: torch.dtype = getattr(torch, group.results[0].dtype)
     if not dtype.is_floating_point:
         raise NeuronError("TP0904", f"the neurons of {group.name} give {group.results[0].dtype}, not floats")
@@ -190,9 +208,9 @@ def _with_input(version: Version, group: Group, inputs: Inputs, source: str) -> 
             version, port = readable_port(version, giving, result)
             ports.append(port)
     known = [port for port, _ in inputs]
-    if ports[0] not in known:
+    at = next((i for i in range(len(known)) if known[i : i + len(ports)] == ports), len(known))
+    if at == len(known):
         inputs = [*inputs, *((port, form.size) for port, form in zip(ports, giving.results, strict=True))]
-    at = [port for port, _ in inputs].index(ports[0])
     return version, inputs, sum(size for _, size in inputs[:at])
 
 
@@ -222,9 +240,12 @@ def with_rows(version: Version, group: Group, rows: sparse.Rows, inputs: Inputs)
     return version.with_group(changed, {purposes[p]: array for p, array in arrays.items()})
 
 
-def tensor_of(values: Any, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Numbers as a tensor: one for all, or as many as there must be."""
-    found = torch.as_tensor(values, dtype=dtype).detach().clone()
+def tensor_of(values: Any, size: int) -> Tensor:
+    """Numbers as a tensor of the widest floats: one for all, or as many as there must be."""
+    try:
+        found = torch.as_tensor(values, dtype=torch.float64).detach().cpu().clone()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise NeuronError("TP0904", f"these are no numbers: {str(error).splitlines()[0]}") from error
     if found.ndim == 0:
         found = found.expand(size).clone()
     if found.shape != (size,):

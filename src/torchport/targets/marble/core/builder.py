@@ -30,12 +30,17 @@ class GraphBuilder:
         return self._made("add_input", name or self._named("input"), shape=list(shape), dtype=dtype)
 
     def add_neuron_group(
-        self, size: int, *, name: str | None = None, activation: str | None = None, bias: Any = None
+        self,
+        size: int,
+        *,
+        name: str | None = None,
+        activation: str | None = None,
+        bias: Any = None,
+        dtype: str = "float32",
     ) -> NeuronGroup:
         """Neurons without synapses. Each adds what arrives and its bias; then comes the activation, if there is one."""
-        return self._core.add_neuron_group(
-            size, name=name or self._named("group"), activation=activation, bias=bias
-        )
+        given = {"activation": activation, "bias": bias, "dtype": dtype}
+        return self._core.add_neuron_group(size, name=name or self._named("group"), **given)
 
     def add_synapses(self, sources: Ids, targets: Ids, weights: Any) -> None:
         """A synapse from each source to the target at the same place. One source or target serves all."""

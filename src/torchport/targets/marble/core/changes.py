@@ -35,17 +35,25 @@ def made(version: Version, change: Change) -> Made:
 def ids_of(given: Ids, *, is_target: bool) -> Tensor:
     if isinstance(given, NeuronGroup):
         given = given.takes if is_target else given.gives
-    ids = torch.as_tensor(list(given) if isinstance(given, range) else given)
+    try:
+        ids = torch.as_tensor(list(given) if isinstance(given, range) else given).cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise NeuronError("TP0904", "ids of neurons are whole numbers, one or a list of them") from error
     if ids.numel() and (ids.dtype.is_floating_point or ids.dtype == torch.bool or ids.ndim > 1):
         raise NeuronError("TP0904", "ids of neurons are whole numbers, one or a list of them")
     return ids.long().reshape(-1)
 
 
-def _add_group(version: Version, size: int, name: str, activation: str | None, bias: Any, layer: str) -> Made:
+def _add_group(
+    version: Version, size: int, name: str, activation: str | None, bias: Any, layer: str, dtype: str
+) -> Made:
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise NeuronError("TP0904", f"a group has at least one neuron, not {size!r}")
     biases = None if bias is None else tensor_of(bias, size)
-    return adding.added_group(version, name, Form((size,), "float32"), biases, activation, layer)
+    kind = getattr(torch, dtype, None) if isinstance(dtype, str) else None
+    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+        raise NeuronError("TP0904", f"neurons add up in floats, such as float32, not in {dtype!r}")
+    return adding.added_group(version, name, Form((size,), dtype), biases, activation, layer)
 
 
 def _add_memory(version: Version, name: str, first: int, count: int) -> Made:
@@ -77,6 +85,10 @@ def _connect(version: Version, sources: Ids, targets: Ids, weights: Any) -> Made
     ), None
 
 
+def _remove_neurons(version: Version, neurons: Any, cascade: bool) -> Made:
+    return removing.remove_neurons(version, ids_of(neurons, is_target=False).tolist(), bool(cascade))
+
+
 CHANGES: dict[str, Callable[..., Made]] = {
     "add_input": layers.add_input,
     "linear_layer": layers.linear_layer,
@@ -88,7 +100,7 @@ CHANGES: dict[str, Callable[..., Made]] = {
     "connect": _connect,
     "set_weights": removing.set_weights,
     "remove_synapses": removing.remove_synapses,
-    "remove_neurons": removing.remove_neurons,
+    "remove_neurons": _remove_neurons,
     "remove_group": removing.remove_group,
     "split": growing.split,
     "grow": growing.grow,

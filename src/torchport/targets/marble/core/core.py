@@ -7,7 +7,8 @@ lock, writes it to the journal if there is one, and only then puts it in the pla
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ from torchport.targets.marble.core.views import Neurons, Synapses
 from torchport.targets.marble.evaluate import by_groups, by_messages
 from torchport.targets.marble.groups import Group, NeuronGraph
 from torchport.targets.marble.messages import Observer
+from torchport.targets.marble.sparse import has_added
 from torchport.targets.marble.synapses import Received, received
 
 REMEMBERED = 100
@@ -93,6 +95,13 @@ class Core:
     def state_dict(self) -> dict[str, Tensor]:
         """The parameters and buffers of the model that the graph was made from, under PyTorch's names."""
         version = self._version
+        changed = [group for group in version.groups.values() if has_added(group)]
+        if changed and self.names:
+            raise NeuronError(
+                "TP0904",
+                f"synapses of {changed[0].name} were changed one by one, so the graph is no longer that of its model",
+                fix="Take the state dict before such changes, or undo them.",
+            )
         return {name: version.arrays[array].clone() for name, array in self.names.items()}
 
     # Running
@@ -148,6 +157,8 @@ class Core:
                 self.journal.write(change)
             self._before = [*self._before[1 - REMEMBERED :], (old, self.state)]
             self._version = replace(made, number=old.number + 1)
+            known = {memory.name for memory in made.graph.memories()}
+            self.state = {name: value for name, value in self.state.items() if name in known}
             return answer
 
     @staticmethod
@@ -163,6 +174,17 @@ class Core:
         }
         return replace(made, arrays=kept), answer
 
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Within, nobody else changes the graph."""
+        with self._lock:
+            yield
+
+    def forget(self) -> None:
+        """What was changed until now can no longer be undone, as a journal that begins now does not know of it."""
+        with self._lock:
+            self._before = []
+
     def undo(self) -> None:
         """Takes the last change back."""
         with self._lock:
@@ -176,10 +198,24 @@ class Core:
             self.state = {name: value.to(device) for name, value in state.items()}
 
     def add_neuron_group(
-        self, size: int, *, name: str, activation: str | None = None, bias: Any = None, layer: str = ""
+        self,
+        size: int,
+        *,
+        name: str,
+        activation: str | None = None,
+        bias: Any = None,
+        layer: str = "",
+        dtype: str = "float32",
     ) -> NeuronGroup:
         """Neurons without synapses. Each adds what arrives and its bias; then comes the activation, if there is one."""
-        given = {"size": size, "name": name, "activation": activation, "bias": bias, "layer": layer}
+        given = {
+            "size": size,
+            "name": name,
+            "activation": activation,
+            "bias": bias,
+            "layer": layer,
+            "dtype": dtype,
+        }
         made: NeuronGroup = self.change(Change("add_group", given))
         return made
 
@@ -208,7 +244,12 @@ class Core:
 
     def remove_neurons(self, neurons: Sequence[int], *, cascade: bool = False) -> None:
         """Removes neurons that nobody needs; with `cascade`, also the synapses and functions that need them."""
-        self.change(Change("remove_neurons", {"neurons": list(neurons), "cascade": cascade}))
+        self.change(
+            Change(
+                "remove_neurons",
+                {"neurons": changes.ids_of(neurons, is_target=False).tolist(), "cascade": bool(cascade)},
+            )
+        )
 
     def remove_group(self, name: str) -> None:
         """Removes a group that nobody needs."""
@@ -228,6 +269,10 @@ class Core:
         self, *, fraction: float | None = None, below: float | None = None, layer: str | None = None
     ) -> int:
         """Removes the synapses of the smallest weights, by share or by bound, and says how many weights went."""
-        given = {"fraction": fraction, "below": below, "layer": layer}
+        given = {
+            "fraction": None if fraction is None else float(fraction),
+            "below": None if below is None else float(below),
+            "layer": layer,
+        }
         count: int = self.change(Change("prune", given))
         return count

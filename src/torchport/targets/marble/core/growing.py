@@ -29,9 +29,9 @@ def split(version: Version, neuron: int) -> tuple[Version, NeuronGroup]:
     end, leaving = _end(version, neuron)
     arriving = version.into(neuron)
     name = f"{group.name}.split{neuron}.{version.number}"
-    function = None if end == neuron else version.place(end).group
+    functions = _functions(version, neuron, end)
     bias = version.bias(neuron)
-    version, made = _like(version, name, group, function, 1, None if bias is None else bias.reshape(1))
+    version, made = _like(version, name, group, functions, 1, None if bias is None else bias.reshape(1))
     halves = leaving.weight / 2
     ids = list(zip(leaving.target.tolist(), leaving.number.tolist(), strict=True))
     version, _ = set_weights(version, ids, halves)
@@ -47,8 +47,8 @@ def grow(version: Version, group: str, count: int, seed: int) -> tuple[Version, 
     rows = _rows(version, wide)
     name = f"{group}.grown{version.number}"
     end, _ = _end(version, rows[0])
-    function = None if end == rows[0] else version.place(end).group
-    version, made = _like(version, name, wide, function, len(rows) * count, None)
+    functions = _functions(version, rows[0], end)
+    version, made = _like(version, name, wide, functions, len(rows) * count, None)
     chance = torch.Generator().manual_seed(seed)
     for index, first in enumerate(rows):
         arriving, (_, leaving) = version.into(first), _end(version, first)
@@ -108,14 +108,23 @@ def _end(version: Version, neuron: int) -> tuple[int, Synapses]:
     return neuron, leaving
 
 
+def _functions(version: Version, neuron: int, end: int) -> list[Group]:
+    """The functions between a neuron and the one whose value others add up, in their order."""
+    found: list[Group] = []
+    while neuron != end:
+        neuron = int(version.out_of(neuron).target[0])
+        found.append(version.place(neuron).group)
+    return found
+
+
 def _like(
-    version: Version, name: str, group: Group, function: Group | None, size: int, bias: Tensor | None
+    version: Version, name: str, group: Group, functions: list[Group], size: int, bias: Tensor | None
 ) -> tuple[Version, NeuronGroup]:
     """New neurons without synapses, with the same function after them."""
     must_be_new(version, name)
     composer = Composer(name, group.layer, {}, version.next_id)
     last = alone(composer, Form((size,), group.results[0].dtype), bias)
-    if function is not None:
+    for function in functions:
         last = composer.add(Kind.FUNCTION, function.work, [last], dict(function.options))
     return appended(version, composer, last), handle(composer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from math import isfinite
 
@@ -11,8 +12,8 @@ from torch import Tensor
 from torchport.errors import NeuronError
 from torchport.targets.marble import sparse
 from torchport.targets.marble.core.adding import added_rows, with_rows
-from torchport.targets.marble.core.version import MADE, Version
-from torchport.targets.marble.groups import Group, Kind
+from torchport.targets.marble.core.version import Version
+from torchport.targets.marble.groups import MADE, Group, Kind
 
 PRESENT = "present"
 
@@ -22,6 +23,7 @@ def prune(
 ) -> tuple[Version, int]:
     """Without the weights whose magnitude is among the smallest share, or below a bound, and how many went."""
     groups = [group for group in version.groups.values() if _is_meant(group, layer)]
+    _must_be_own(version, groups, layer)
     if not groups:
         raise NeuronError(
             "TP0901", f"no layer {layer!r} has weights" if layer else "the graph has no weights"
@@ -35,6 +37,23 @@ def prune(
         version, count = _pruned_rows(version, version.groups[group.name], bound)
         total += count
     return version, total
+
+
+def _must_be_own(version: Version, groups: list[Group], layer: str | None) -> None:
+    """Refuses weights that others have, too, for whom they are no synapses, or who were not meant."""
+    meant = {group.name for group in groups}
+    for name in {group.weights["weight"] for group in groups if "weight" in group.weights}:
+        others = [
+            group.layer or group.name
+            for group in version.groups.values()
+            if name in group.weights.values() and group.name not in meant
+        ]
+        if others:
+            raise NeuronError(
+                "TP0904",
+                f"the weight {name} is also that of {others[0]}, which would change with it",
+                fix="Prune other layers, by `layer`, or change single synapses.",
+            )
 
 
 def _is_meant(group: Group, layer: str | None) -> bool:
@@ -59,10 +78,23 @@ def _bound(version: Version, groups: list[Group], fraction: float | None, below:
     assert fraction is not None
     if not 0 <= fraction <= 1:
         raise NeuronError("TP0904", f"a fraction is between 0 and 1, not {fraction}")
-    names = {group.weights[p] for group in groups for p in ("weight", sparse.WEIGHT) if p in group.weights}
-    sizes = torch.cat([version.arrays[name].abs().reshape(-1).double() for name in sorted(names)])
+    sizes = torch.cat(list(_sizes(version, groups)))
     count = round(fraction * len(sizes))
     return -1.0 if count == 0 else float(sizes.kthvalue(count).values)
+
+
+def _sizes(version: Version, groups: list[Group]) -> Iterator[Tensor]:
+    """The magnitudes of the weights that are still there, each once."""
+    done: set[str] = set()
+    for group in groups:
+        for purpose in ("weight", sparse.WEIGHT):
+            name = group.weights.get(purpose)
+            if name is None or name in done:
+                continue
+            done.add(name)
+            size = version.arrays[name].abs().double()
+            mask = group.weights.get(PRESENT) if purpose == "weight" else None
+            yield size.reshape(-1) if mask is None else size[version.arrays[mask]]
 
 
 def _pruned_array(version: Version, name: str, bound: float) -> tuple[Version, int]:
@@ -72,7 +104,7 @@ def _pruned_array(version: Version, name: str, bound: float) -> tuple[Version, i
     before = torch.ones(array.shape, dtype=torch.bool) if known is None else version.arrays[known]
     present = before & (array.abs().double() > bound)
     mask = f"{name}{MADE}{PRESENT}{version.number}"
-    changed = array * present
+    changed = torch.where(present, array, torch.zeros_like(array))
     for group in users:
         masked = replace(group, weights={**group.weights, PRESENT: mask})
         version = version.with_group(masked, is_same_work=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchport.errors import NeuronError
 from torchport.targets.marble import sparse
-from torchport.targets.marble.core.adding import added_rows, must_be_numbers, tensor_of, with_rows
+from torchport.targets.marble.core.adding import added_rows, as_weights, tensor_of, with_rows
 from torchport.targets.marble.core.unrolled import own_width, unrolled
 from torchport.targets.marble.core.version import Version
 from torchport.targets.marble.evaluate import reads
@@ -26,13 +26,12 @@ def set_weights(version: Version, synapses: Sequence[SynapseId], weights: Any) -
     """With other weights for single synapses."""
     synapses = _ids(synapses)
     given = tensor_of(weights, len(synapses))
-    must_be_numbers(given)
     for name, indices in _by_group(version, synapses).items():
         version, group = _with_single_synapses(version, name, [synapses[index] for index in indices])
         rows, inputs = added_rows(version, group)
         changed = rows.weight.clone()
-        changed[_found(group, rows, [synapses[index] for index in indices])] = given[indices].to(
-            changed.dtype
+        changed[_found(group, rows, [synapses[index] for index in indices])] = as_weights(
+            given[indices], group
         )
         version = with_rows(version, group, replace(rows, weight=changed), inputs)
     return version, None
@@ -103,6 +102,10 @@ def remove_neurons(version: Version, neurons: Sequence[int], cascade: bool) -> t
         if group.kind is Kind.INPUT or version.is_output(neuron):
             what = "an input" if group.kind is Kind.INPUT else "an output"
             raise NeuronError("TP0902", f"the neuron {neuron} is {what} of the graph", fix="Remove others.")
+        if version.is_remembered(neuron):
+            raise NeuronError(
+                "TP0902", f"a memory keeps the value of the neuron {neuron}", fix="Remove the memory first."
+            )
         leaving = version.out_of(neuron)
         version, more = _without_leaving(version, neuron, leaving, gone, cascade)
         waiting += more

@@ -10,9 +10,9 @@ import torch
 from torchport.capture.graph import Dtype
 from torchport.errors import NeuronError
 from torchport.targets.marble import sparse
-from torchport.targets.marble.core.version import MADE, Version
+from torchport.targets.marble.core.version import Version
 from torchport.targets.marble.fans import Fan, fan, request
-from torchport.targets.marble.groups import ALONE, Form, Group
+from torchport.targets.marble.groups import ALONE, MADE, Form, Group
 from torchport.targets.marble.sparse import own_part
 
 MOST = 50_000_000

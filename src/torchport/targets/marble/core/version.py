@@ -14,7 +14,7 @@ from torchport.capture.graph import Device, map_args
 from torchport.capture.torch_internals import storage_id
 from torchport.errors import NeuronError
 from torchport.targets.marble.arrivals import Arrivals
-from torchport.targets.marble.groups import Assembly, Flow, Form, Group, Memory, NeuronGraph, Port, Step
+from torchport.targets.marble.groups import MADE, Assembly, Flow, Form, Group, Memory, NeuronGraph, Port, Step
 from torchport.targets.marble.program import Program, program_of
 from torchport.targets.marble.synapses import Synapses, bias_of, synapses_from, synapses_of
 
@@ -106,6 +106,11 @@ class Version:
         """The weight of the synapse from a neuron's bias neuron, if it has one."""
         return bias_of(self.graph, self.cpu_arrays, neuron, self.arrivals)
 
+    def is_remembered(self, neuron: int) -> bool:
+        """Whether a memory keeps the value of a neuron."""
+        sources = [memory.source for memory in self.graph.memories()]
+        return any(bool((self.arrivals.ids(port) == neuron).any()) for port in sources)
+
     def is_output(self, neuron: int) -> bool:
         """Whether the graph gives the value of a neuron."""
         return any(bool((self.arrivals.ids(port) == neuron).any()) for port in self.graph.outputs)
@@ -192,10 +197,6 @@ def _on(graph: NeuronGraph, device: str) -> NeuronGraph:
         return replace(step, args=args, kwargs=kwargs, groups=groups)
 
     return graph.with_assemblies(changed)
-
-
-MADE = ":"
-"""In the names of arrays that the model does not have."""
 
 
 def readable_port(version: Version, group: Group, result: int) -> tuple[Version, Port]:

@@ -7,10 +7,12 @@ writing of the file; if the file was saved anew, an older journal counts no more
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
 import os
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -39,29 +41,39 @@ class FileJournal:
     """The changes since a file was written."""
 
     def __init__(self, file: Path, base: str) -> None:
-        self.path, self.base = journal_of(file), base
+        self.path, self.base = journal_of(file.resolve()), base
+        self._end = 0
+        """Where the last record of this journal ends: what is after it was written by somebody else."""
 
     def begin(self) -> None:
         """Empty, for the file as it is now."""
-        write_atomically(self.path, _record({"base": self.base}))
+        head = _record({"base": self.base})
+        write_atomically(self.path, head)
+        self._end = len(head)
 
     def write(self, change: Change) -> None:
         """On the disk when it returns."""
         record = _record({"change": change.name, "arguments": _encoded(dict(change.arguments))})
         try:
-            with self.path.open("ab") as file:
-                start = file.tell()
-                try:
-                    file.write(record)
-                    file.flush()
-                    os.fsync(file.fileno())
-                except OSError:
-                    file.truncate(start)
-                    raise
+            with self.path.open("r+b", buffering=0) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                self._must_be_ours(file)
+                _append(file, self._end, record)
         except OSError as error:
             raise NeuronError(
                 "TP0904", f"the change could not be written to {self.path}: {error.strerror}"
             ) from error
+        self._end += len(record)
+
+    def _must_be_ours(self, file: FileIO) -> None:
+        """Refuses a journal that others wrote to, or began anew: the change would be lost, or another one."""
+        head = _record({"base": self.base})
+        if file.read(len(head)) != head or file.seek(0, os.SEEK_END) != self._end:
+            raise NeuronError(
+                "TP0904",
+                f"{self.path} was written to by somebody else, so the change would not be kept",
+                fix="Load the file again, and make the change there.",
+            )
 
     def replay(self, core: Core) -> None:
         """Makes the changes that were written down for this state of the file, if there are some."""
@@ -94,7 +106,8 @@ class FileJournal:
         """Goes on after the last whole record, or begins if there is none for this writing of the file."""
         records = self._records()
         if records:
-            os.truncate(self.path, records[-1][1])
+            self._end = records[-1][1]
+            os.truncate(self.path, self._end)
         else:
             self.begin()
 
@@ -102,6 +115,18 @@ class FileJournal:
         """The records, each with the place where it ends; none if the journal is of another writing."""
         found = list(_records(self.path)) if self.path.is_file() else []
         return found if found and found[0][0].get("base") == self.base else []
+
+
+def _append(file: FileIO, end: int, record: bytes) -> None:
+    """Writes a record whole, or leaves the file as it was."""
+    try:
+        written = 0
+        while written < len(record):
+            written += file.write(record[written:])
+        os.fsync(file.fileno())
+    except OSError:
+        os.ftruncate(file.fileno(), end)
+        raise
 
 
 def _record(data: dict[str, Any]) -> bytes:

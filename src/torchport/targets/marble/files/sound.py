@@ -122,7 +122,10 @@ def _ids_are_apart(version: Version) -> None:
         _claim(
             all(0 <= one < len(group.ids) for one in group.removed), f"{group.name} has not what was removed"
         )
-    _claim(end <= version.next_id, "ids would be given a second time")
+    _claim(end <= version.next_id < 2**62, "ids would be given a second time")
+    steps = {step.name for step in version.graph.steps}
+    _claim(not steps & {name for name in names if name in version.step_of and version.step_of[name].name != name},
+           "a group has the name of a step")  # fmt: skip
 
 
 def _form(port: Port, forms: Mapping[str, list[Form]]) -> Form:

@@ -44,7 +44,8 @@ def added(c: Composer, first: Operand, second: Operand, factor: Number) -> Value
 
 @recipe("aten.mul.Tensor", "aten.mul.Scalar")
 def mul(c: Composer, self: Operand, other: Operand) -> Value:
-    first, second = (self, other) if isinstance(self, Value) else (other, self)
+    is_turned = not isinstance(self, Value) and is_tensor(other)
+    first, second = (other, self) if is_turned else (self, other)
     if isinstance(first, Value) and isinstance(second, Weight) and fits(second, first):
         return c.weighted((first, second))
     if not is_tensor(second):
