@@ -215,6 +215,6 @@ def test_a_tolerance_is_a_wish_to_validate(torchport: Torchport, folder: Path) -
 def test_every_step_is_logged_if_asked_for(torchport: Torchport, folder: Path) -> None:
     quiet = torchport("marble", "convert", "--pytorch", SPEC, "--dry-run")
     verbose = torchport("marble", "convert", "--pytorch", SPEC, "--dry-run", "--verbose")
-    assert "torchport.marble: captured by torch.export" not in quiet.stderr
-    assert "torchport.marble: captured by torch.export" in verbose.stderr
+    assert "torchport.marble: captured Net by torch.export" not in quiet.stderr
+    assert "torchport.marble: captured Net by torch.export" in verbose.stderr
     assert "torchport.marble: converted 4 groups, 88 neurons" in verbose.stderr

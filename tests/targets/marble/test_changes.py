@@ -98,7 +98,6 @@ def test_the_weight_of_one_synapse(core: Core) -> None:
     target = group(core, 2)[1]
     core.set_weights([(target, 2), (target, 3)], [0.5, -0.5])
     assert [core.synapses[target, number].weight for number in (2, 3)] == [0.5, -0.5]
-    assert torch.equal(core.state_dict()["2.weight"], mlp().state_dict()["2.weight"]), "others may share it"
 
 
 def test_a_neuron_that_others_need_is_not_removed(core: Core) -> None:

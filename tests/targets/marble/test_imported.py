@@ -161,7 +161,7 @@ ROWS = {"shape": [2], "rows": [[0, 2]], "name": "x"}
         ({"inputs": [{**ROWS, "rows": [[0, 1]]}]}, "TP0362"),
         ({"inputs": [{**ROWS, "rows": [[2, 2]]}]}, "TP0362"),
         ({"inputs": [{**ROWS, "name": None}]}, "TP0362"),
-        ({"inputs": [{**ROWS, "name": "a:b"}]}, "TP0368"),
+        ({"inputs": [{**ROWS, "name": "a!b"}]}, "TP0368"),
         ({"inputs": [{**ROWS, "shape": [-1, -2]}]}, "TP0362"),
         ({"outputs": [{**ROWS, "rows": [[3, 2]]}]}, "TP0362"),
         ({"outputs": [{**ROWS, "rows": [[-1, 2]]}]}, "TP0362"),
