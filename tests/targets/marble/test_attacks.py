@@ -289,3 +289,16 @@ def test_a_converter_that_gives_nothing_is_named() -> None:
     register_layer(Forgot)(lambda composer, module, value: None)
     with pytest.raises(ConvertError, match="the converter of Forgot gave NoneType"):
         convert_model(nn.Sequential(nn.Linear(3, 3), Forgot()).eval(), X)
+
+
+def test_equal_weights_are_pruned_up_to_the_share() -> None:
+    builder = GraphBuilder()
+    core = builder.build(builder.linear_layer(builder.input(4), torch.ones(4, 4)))
+    assert [core.prune(fraction=0.25), core.prune(below=1.0), core.prune(below=1.5)] == [4, 0, 12]
+
+
+def test_what_no_run_computes_is_said() -> None:
+    core, _ = remembering()
+    kept = next(group for group in core.groups() if group.name == "kept")
+    with pytest.raises(NeuronError, match="nothing is known"):
+        core.received(kept.first, torch.ones(1))

@@ -232,10 +232,16 @@ def _run(
             kept.append((list(given), results[place.result].reshape(-1)[place.place].clone()))
         return results
 
-    if place.group.kind is Kind.INPUT:
-        value = inputs[[group.name for group in graph.inputs].index(place.group.name)]
-        return [], value.reshape(-1)[place.place]
+    given = {group.name: value for group, value in zip(graph.inputs, inputs, strict=True)}
+    if place.group.name in given:
+        return [], given[place.group.name].reshape(-1)[place.place]
     by_groups(graph, arrays, inputs, opened=None, compute=compute)
+    if not kept:
+        raise NeuronError(
+            "TP0904",
+            f"nothing is known of what arrives at the neurons of {place.group.name} in such a run",
+            fix="Ask for neurons that are computed in it: no memories, control flow, or branches that are not taken.",
+        )
     return kept[-1]
 
 

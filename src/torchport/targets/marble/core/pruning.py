@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import torch
@@ -28,15 +28,32 @@ def prune(
         raise NeuronError(
             "TP0901", f"no layer {layer!r} has weights" if layer else "the graph has no weights"
         )
-    bound = _bound(version, groups, fraction, below)
+    rule = _rule(version, groups, fraction, below)
     total = 0
     for name in sorted({group.weights["weight"] for group in groups if "weight" in group.weights}):
-        version, count = _pruned_array(version, name, bound)
+        version, count = _pruned_array(version, name, rule)
         total += count
     for group in groups:
-        version, count = _pruned_rows(version, version.groups[group.name], bound)
+        version, count = _pruned_rows(version, version.groups[group.name], rule)
         total += count
     return version, total
+
+
+@dataclass
+class _Rule:
+    """Weights below a magnitude go, and of those that have just that magnitude as many as are left to go."""
+
+    bound: float
+    equal: float
+
+    def keeps(self, weights: Tensor) -> Tensor:
+        size = weights.abs().double().reshape(-1)
+        kept = ~(size <= self.bound)
+        equal = (size == self.bound).nonzero()[:, 0]
+        going = int(min(len(equal), self.equal))
+        kept[equal[going:]] = True
+        self.equal -= going
+        return kept.reshape(weights.shape)
 
 
 def _must_be_own(version: Version, groups: list[Group], layer: str | None) -> None:
@@ -63,8 +80,7 @@ def _is_meant(group: Group, layer: str | None) -> bool:
     return has_weights and (layer is None or group.layer == layer or group.layer.startswith(f"{layer}."))
 
 
-def _bound(version: Version, groups: list[Group], fraction: float | None, below: float | None) -> float:
-    """Weights of at most this magnitude go."""
+def _rule(version: Version, groups: list[Group], fraction: float | None, below: float | None) -> _Rule:
     if (fraction is None) == (below is None):
         raise NeuronError(
             "TP0904", "give either the fraction of the weights to prune, or the magnitude below which"
@@ -72,15 +88,14 @@ def _bound(version: Version, groups: list[Group], fraction: float | None, below:
     if below is not None:
         if not isfinite(below) or below < 0:
             raise NeuronError("TP0904", f"a magnitude is a number of at least 0, not {below}")
-        return float(
-            torch.nextafter(torch.tensor(below, dtype=torch.float64), torch.tensor(-1.0, dtype=torch.float64))
-        )
+        return _Rule(below, 0)
     assert fraction is not None
     if not 0 <= fraction <= 1:
         raise NeuronError("TP0904", f"a fraction is between 0 and 1, not {fraction}")
     sizes = torch.cat(list(_sizes(version, groups)))
     count = round(fraction * len(sizes))
-    return -1.0 if count == 0 else float(sizes.kthvalue(count).values)
+    bound = float(sizes.kthvalue(count).values) if count else -1.0
+    return _Rule(bound, count - int((sizes < bound).sum()))
 
 
 def _sizes(version: Version, groups: list[Group]) -> Iterator[Tensor]:
@@ -97,12 +112,13 @@ def _sizes(version: Version, groups: list[Group]) -> Iterator[Tensor]:
             yield size.reshape(-1) if mask is None else size[version.arrays[mask]]
 
 
-def _pruned_array(version: Version, name: str, bound: float) -> tuple[Version, int]:
+def _pruned_array(version: Version, name: str, rule: _Rule) -> tuple[Version, int]:
     array = version.arrays[name]
     users = [group for group in version.groups.values() if group.weights.get("weight") == name]
     known = users[0].weights.get(PRESENT)
     before = torch.ones(array.shape, dtype=torch.bool) if known is None else version.arrays[known]
-    present = before & (array.abs().double() > bound)
+    present = before.clone()
+    present[before] = rule.keeps(array[before])
     mask = f"{name}{MADE}{PRESENT}{version.number}"
     changed = torch.where(present, array, torch.zeros_like(array))
     for group in users:
@@ -113,10 +129,10 @@ def _pruned_array(version: Version, name: str, bound: float) -> tuple[Version, i
     )
 
 
-def _pruned_rows(version: Version, group: Group, bound: float) -> tuple[Version, int]:
+def _pruned_rows(version: Version, group: Group, rule: _Rule) -> tuple[Version, int]:
     if sparse.WEIGHT not in group.weights:
         return version, 0
     rows, inputs = added_rows(version, group)
-    kept: Tensor = rows.weight.abs().double() > bound
+    kept = rule.keeps(rows.weight)
     left = sparse.Rows(rows.target[kept], rows.source[kept], rows.weight[kept], rows.number[kept])
     return with_rows(version, group, left, inputs), int((~kept).sum())
