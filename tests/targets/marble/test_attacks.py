@@ -302,3 +302,16 @@ def test_what_no_run_computes_is_said() -> None:
     kept = next(group for group in core.groups() if group.name == "kept")
     with pytest.raises(NeuronError, match="nothing is known"):
         core.received(kept.first, torch.ones(1))
+
+
+def test_the_number_of_a_synapse_is_given_once(tmp_path: Path) -> None:
+    core = convert_model(nn.Linear(2, 1).eval(), torch.randn(1, 2))
+    target = core.groups()[1].first
+    core.remove_synapses([(target, 1)])
+    core.add_synapses(0, target, 5.0)
+    assert [one.number for one in core.synapses.of(target)] == [0, 2]
+    core.remove_synapses([(target, 2)])
+    save(core, tmp_path / "n.marble")
+    other = load(tmp_path / "n.marble")
+    other.add_synapses(1, target, 5.0)
+    assert [one.number for one in other.synapses.of(target)] == [0, 3]

@@ -16,9 +16,12 @@ from torch import Tensor
 from torchport.errors import NeuronError
 from torchport.targets.marble.groups import Group
 
-ROW, SOURCE, WEIGHT, NUMBER = "added.row", "added.source", "added.weight", "added.number"
-"""What the arrays are for: where the row of each neuron begins, the sources, the weights, and the synapses' numbers."""
-PURPOSES = (ROW, SOURCE, WEIGHT, NUMBER)
+ROW, SOURCE, WEIGHT, NUMBER, NEXT = "added.row", "added.source", "added.weight", "added.number", "added.next"
+"""What the arrays are for: where the row of each neuron begins, the sources, the weights, and the synapses' numbers.
+
+The last one has the number that the next synapse of each neuron gets, if some with higher numbers were removed.
+"""
+PURPOSES = (ROW, SOURCE, WEIGHT, NUMBER, NEXT)
 
 
 @dataclass(frozen=True)

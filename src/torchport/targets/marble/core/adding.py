@@ -216,8 +216,7 @@ def _with_input(version: Version, group: Group, inputs: Inputs, source: str) -> 
 
 def _next_numbers(version: Version, group: Group, rows: sparse.Rows, offsets: Tensor) -> Tensor:
     """The numbers of new synapses: for each neuron, those after the ones that it has or had."""
-    following = torch.full((group.results[0].size,), own_width(version, group), dtype=torch.int64)
-    following.scatter_reduce_(0, rows.target, rows.number + 1, "amax")
+    following = torch.maximum(_following(version, group, rows), _promised(version, group))
     order = torch.argsort(offsets, stable=True)
     sorted_offsets = offsets[order]
     first = torch.searchsorted(sorted_offsets, sorted_offsets)
@@ -226,9 +225,25 @@ def _next_numbers(version: Version, group: Group, rows: sparse.Rows, offsets: Te
     return following[offsets] + nth
 
 
+def _following(version: Version, group: Group, rows: sparse.Rows) -> Tensor:
+    """The number after those that each neuron has."""
+    following = torch.full((group.results[0].size,), own_width(version, group), dtype=torch.int64)
+    return following.scatter_reduce_(0, rows.target, rows.number + 1, "amax")
+
+
+def _promised(version: Version, group: Group) -> Tensor:
+    """The number after those that each neuron ever had, as far as it was noted."""
+    known = version.arrays_of(group).get(sparse.NEXT)
+    return torch.zeros(group.results[0].size, dtype=torch.int64) if known is None else known.long()
+
+
 def with_rows(version: Version, group: Group, rows: sparse.Rows, inputs: Inputs) -> Version:
     """With these as the added synapses of a group."""
     arrays = rows.arrays(group.results[0].size)
+    before, _ = added_rows(version, group)
+    ever = torch.maximum(_promised(version, group), _following(version, group, before))
+    if bool((ever > _following(version, group, rows)).any()):
+        arrays[sparse.NEXT] = ever.int()
     purposes = {p: f"{group.name}{MADE}{p}{version.number}" for p in arrays}
     kept = {p: name for p, name in group.weights.items() if p not in sparse.PURPOSES}
     changed = replace(

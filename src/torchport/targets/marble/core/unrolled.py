@@ -62,6 +62,8 @@ def unrolled(version: Version, group: Group) -> tuple[Version, Group]:
             rows, sparse.Rows.of(arrays), sum(version.form(port).size for port in group.own_inputs)
         )
     made = rows.arrays(size)
+    if sparse.NEXT in arrays:
+        made[sparse.NEXT] = arrays[sparse.NEXT]
     if own.bias is not None:
         made["bias"] = own.bias.to(dtype).reshape(group.results[0].shape).clone()
     names = {purpose: f"{group.name}{MADE}{purpose}{version.number}" for purpose in made}

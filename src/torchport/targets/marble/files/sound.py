@@ -255,6 +255,9 @@ def _rows(group: Group, arrays: Mapping[str, Tensor]) -> None:
     number = arrays.get(sparse.NUMBER)
     numbered = number is None or (number.shape == source.shape and number.dtype in (torch.int32, torch.int64))
     _claim(numbered, f"the synapses of {group.name} have wrong numbers")
+    following = arrays.get(sparse.NEXT)
+    promised = following is None or (following.shape == (len(row) - 1,) and following.dtype == torch.int32)
+    _claim(promised, f"the synapses of {group.name} have wrong numbers")
     inside = not len(source) or (int(source.min()) >= 0 and int(source.max()) < sum(group.added))
     _claim(inside, f"a synapse of {group.name} comes from nowhere")
     _claim(
