@@ -75,6 +75,7 @@ def test_code_between_layers_is_never_left_out(kind: type[Base]) -> None:
     with pytest.raises(ConvertError) as caught:
         convert_model(kind().eval(), X)
     assert caught.value.code == "TP0404"
+    assert "test_attacks.py" in (caught.value.where or "") and caught.value.fix
 
 
 def test_a_written_buffer_is_noted() -> None:

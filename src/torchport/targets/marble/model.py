@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchport.capture import fx
+from torchport.capture import export_fault, fx
 from torchport.capture.attempt import attempt
 from torchport.capture.eager import where_the_model_is
 from torchport.capture.exported import Exported
@@ -74,6 +74,7 @@ def captured(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any],
         "module tree": lambda: _attempt(chain_of(model, args, kwargs), args, kwargs, name),
     }
     failed: dict[str, str] = {}
+    first: CaptureError | None = None
     for way, made in ways.items():
         began = time.perf_counter()
         try:
@@ -85,6 +86,9 @@ def captured(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any],
         except Exception as error:  # each way has errors of its own, and all of them are reported
             if has_converters and not isinstance(error, CaptureError):
                 raise  # Another way would go round the user's own converters.
+            if isinstance(error, CaptureError):
+                error = export_fault.in_plain_words(error)
+                first = first or error
             failed[way] = error.message if isinstance(error, TorchportError) else _first_line(error)
             log.info("%s failed: %s", way, failed[way])
         else:
@@ -92,7 +96,10 @@ def captured(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any],
             core.notes += _notes(exported, way)
             return core
     reasons = "; ".join(f"{way}: {why}" for way, why in failed.items())
-    raise ConvertError("TP0404", f"{type(model).__name__} cannot be captured. {reasons}")
+    where, fix = (None, None) if first is None else (first.where, first.fix)
+    raise ConvertError(
+        "TP0404", f"{type(model).__name__} cannot be captured. {reasons}", where=where, fix=fix
+    )
 
 
 def _notes(exported: Exported, way: str) -> list[str]:
