@@ -17,6 +17,7 @@ from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
 from torchport.candidates import leaves, precision
 from torchport.candidates.call_pairing import CallPairs, pair_calls
 from torchport.candidates.coarser import in_candidates_dtypes, must_run_in
+from torchport.candidates.collecting import older_objects_left_alone
 from torchport.candidates.emulated import emulated_forward, run_again
 from torchport.candidates.explaining import ComparedValues
 from torchport.candidates.fusing import fused_stretches, with_fused
@@ -41,6 +42,7 @@ from torchport.runs.report import Report
 from torchport.trace.plan import input_key
 
 
+@older_objects_left_alone()
 def compare_forward(
     reference: nn.Module,
     candidate: Any,

@@ -82,8 +82,8 @@ def _is_for_numpy(tensor: Tensor) -> bool:
 
 
 def has_same_bits(one: Tensor, other: Tensor) -> bool:
-    """The same, and the signs of zeros are the same, too."""
-    if one.is_complex() or not is_equal(one, other):
+    """Whether two real tensors are in one place and have the same dtype, shape and bits, NaN and zeros included."""
+    bits = _BITS.get(one.dtype, one.dtype)
+    if one.is_complex() or one.dtype != other.dtype:
         return False
-    bits = _BITS.get(one.dtype)
-    return bits is None or is_equal(one.detach().view(bits), other.detach().view(bits))
+    return is_equal(one.detach().view(bits), other.detach().view(bits))

@@ -31,4 +31,6 @@ def global_random_state(model: torch.nn.Module) -> list[bytes]:
 
 
 def _devices(*models: torch.nn.Module) -> set[torch.device]:
+    if not torch.cuda.is_available():
+        return set()
     return {tensor.device for model in models for tensor in model.parameters() if tensor.is_cuda}

@@ -77,7 +77,7 @@ def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
     small, large = by_size([tensor for tensor in written if not tensor.is_meta and not is_lazy(tensor)])
     with without_modes():
         copies = [(tensor, tensor.detach().clone()) for tensor in small]
-    parameters = {id(parameter) for parameter in model.parameters()}
+    parameters: set[int] = {id(parameter) for parameter in model.parameters()} if large else set()
     guarded = [tensor for tensor in large if id(tensor) not in parameters]
     guard = CopyBeforeWrite(guarded) if runs and guarded else None
     versions = versions_kept((*small, *guarded))
