@@ -14,7 +14,7 @@ def residual(golden: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
         return None
     distance = torch.empty(golden.shape, dtype=torch.float32)
     given = (truth.detach().cpu().double(), golden.detach().cpu(), distance)
-    for true, value, place in zip(*(one.reshape(-1).split(_CHUNK) for one in given), strict=True):
+    for true, value, place in zip(*(torch.split(one.reshape(-1), _CHUNK) for one in given), strict=True):
         difference = true - value
         if not difference.sum().isfinite():
             difference.nan_to_num_(0.0, posinf=0.0, neginf=0.0)
