@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "torchport"
 OF_CANDLE = re.compile(r"(?<!t)rust(?!y)|cargo|candle|\.rs\b", re.IGNORECASE)
 MAY = {
-    SOURCE / "codes.py": "what `torchport explain` prints of each code",
+    SOURCE / "codes" / "ports.py": "what `torchport explain` prints of each code",
     SOURCE / "targets" / "registry.py": "the table of targets",
 }
 IN_A_RUN = re.compile(

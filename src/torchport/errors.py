@@ -14,7 +14,8 @@
     ├── RunError         TP06xx   the port cannot be run
     ├── ParityError      TP07xx   the port ran and does not agree (also an AssertionError)
     ├── UsageError       TP08xx   a command or function was asked for something it does not have
-    └── NeuronError      TP09xx   a graph of neurons cannot be changed, read or run
+    ├── NeuronError      TP09xx   a graph of neurons cannot be changed, read or run
+    └── CompileError     TP10xx   a graph of torch.compile breaks a constraint, or cannot be looked into
 
 An error is raised where the fact is known, with the fact in it, and turned into text once, in
 `cli`: `CaptureError("TP0203", "what happened", where="path at file:line", fix="next step")`.
@@ -26,6 +27,7 @@ __all__ = [
     "CODES",
     "BuildError",
     "CaptureError",
+    "CompileError",
     "ConvertError",
     "DiskError",
     "Explanation",
@@ -117,3 +119,7 @@ class UsageError(TorchportError):
 
 class NeuronError(TorchportError):
     """A graph of neurons cannot be changed, read or run."""
+
+
+class CompileError(TorchportError):
+    """A graph of torch.compile breaks a constraint, or cannot be looked into."""

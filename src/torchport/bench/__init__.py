@@ -1,0 +1,1 @@
+"""Benchmarks of models under the backends of torch.compile."""

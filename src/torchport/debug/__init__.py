@@ -1,0 +1,1 @@
+"""Debugging torch.compile and accelerators: every graph, every constraint, the kernel that is wrong."""

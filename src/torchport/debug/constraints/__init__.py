@@ -1,0 +1,1 @@
+"""Rules that graphs are held against, and those that come with torchport."""
