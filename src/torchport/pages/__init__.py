@@ -17,6 +17,8 @@ from typing import Any
 from torchport.errors import UsageError
 
 _HERE = Path(__file__).parent
+REPORT_STYLE = _HERE / "report.css"
+"""What pages with a verdict have beside the look of all pages."""
 
 
 def must_be_installed(page: str, packages: Iterable[str]) -> None:
@@ -57,9 +59,9 @@ def in_one_scope(scripts: Iterable[Path]) -> str:
     return '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
 
 
-def style(own: Path) -> str:
+def style(*own: Path) -> str:
     """The look of all pages, and what one has beside it."""
-    return _read(_HERE / "base.css") + _read(own)
+    return "".join(_read(path) for path in (_HERE / "base.css", *own))
 
 
 def policy(scripts: Iterable[str]) -> str:

@@ -57,7 +57,7 @@ def render(run: Run) -> str:
         worst=report.worst_layers(WORST),
         link=link,
         policy=pages.policy(scripts.values()),
-        style=pages.style(_HERE / "page.css"),
+        style=pages.style(pages.REPORT_STYLE, _HERE / "page.css"),
         scripts=scripts,
         data=pages.as_script(_data(run)),
     )

@@ -1,0 +1,106 @@
+"""The folders of debugging runs: where they are, which there are, and how they are deleted.
+
+A folder is a run if its index says so. Nothing else is ever deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchport.debug.tree import INDEX, KIND, ArtifactTree
+from torchport.errors import DiskError, ReportError
+
+ROOT = Path("torchport-debug")
+"""Where runs go if nobody says otherwise."""
+REPORT = "reports/debug.json"
+
+
+@dataclass(frozen=True)
+class DebugFolder:
+    """A run that is there."""
+
+    path: Path
+    name: str
+    created: str
+    bytes: int
+
+    @property
+    def report(self) -> Path:
+        return self.path / REPORT
+
+
+def new_tree(root: Path, name: str) -> ArtifactTree:
+    """A folder of its own for a run, which is made at once so that no other run takes it."""
+    plain = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
+    number = 1
+    while True:
+        path = root / f"{plain}-{number:03d}"
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            continue
+        except OSError as error:
+            raise DiskError("TP0330", f"cannot write {path}: {error.strerror}", where=str(path)) from error
+        tree = ArtifactTree(path, name)
+        tree.write_index()
+        return tree
+
+
+def runs_in(root: Path) -> list[DebugFolder]:
+    """The runs in a folder, the newest last."""
+    if not root.is_dir():
+        return []
+    found = (read_folder(path) for path in root.iterdir() if path.is_dir() and not path.is_symlink())
+    return sorted((one for one in found if one is not None), key=lambda one: (one.created, one.path.name))
+
+
+def read_folder(path: Path) -> DebugFolder | None:
+    """The run in a folder; None if it is no run of ours."""
+    try:
+        index = json.loads((path / INDEX).read_text())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(index, dict) or index.get("kind") != KIND:
+        return None
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
+    return DebugFolder(path, str(index.get("name")), str(index.get("created")), size)
+
+
+def newest_run(path: Path) -> DebugFolder:
+    """The run in a folder, or the newest of those in it; ReportError if there is none."""
+    inside = runs_in(path) if read_folder(path) is None else []
+    return inside[-1] if inside else run_at(path)
+
+
+def run_at(path: Path) -> DebugFolder:
+    """The run in a folder; ReportError if there is none."""
+    found = read_folder(path)
+    if found is not None:
+        return found
+    raise ReportError(
+        "TP0340",
+        f"{path} is no debugging run",
+        where=str(path),
+        fix="Give a folder that `torchport debug list` shows, or make one with `torchport debug run`.",
+    )
+
+
+def delete(run: DebugFolder) -> None:
+    """Deletes a run, index last, so that what is left of it after an interruption is still known as one."""
+    if read_folder(run.path) is None:
+        raise ReportError("TP0340", f"{run.path} is no debugging run any more", where=str(run.path))
+    try:
+        for path in run.path.iterdir():
+            if path.name != INDEX:
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        (run.path / INDEX).unlink()
+        run.path.rmdir()
+    except OSError as error:
+        raise DiskError(
+            "TP0330", f"cannot delete {run.path}: {error.strerror}", where=str(run.path)
+        ) from error

@@ -1,0 +1,65 @@
+"""A debugging run in words: the answer first, then what there is to know."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from torchport.debug.report import DebugReport, KernelDiffSection
+
+WORDS = {"pass": "PASS", "fail": "FAIL", "error": "ERROR"}
+
+
+def headline(report: DebugReport) -> str:
+    """What came of the run, in one sentence."""
+    parts = [part for part in (_failed(report), _differs(report), _violated(report)) if part]
+    if parts:
+        return "; ".join(parts)
+    return f"{counted(report.summary.total_graphs, 'graph')}, {kernel_diff(report.kernel_diff)}"
+
+
+def _failed(report: DebugReport) -> str | None:
+    if not report.failures:
+        return None
+    first = report.failures[0]
+    return f"{first.step} ended early: {first.message.splitlines()[0] if first.message else first.message}"
+
+
+def _differs(report: DebugReport) -> str | None:
+    diff = report.kernel_diff
+    if diff is None or diff.verdict != "fail":
+        return None
+    if diff.culprit is None:
+        return f"{diff.backend} does not compute what {diff.reference} computes"
+    culprit = diff.culprit
+    operation = f"{culprit.operation} in " if culprit.operation else ""
+    at = f", {culprit.source}" if culprit.source else ""
+    return f"{operation}{culprit.layer} is wrong{at}"
+
+
+def _violated(report: DebugReport) -> str | None:
+    found = Counter(violation.constraint for violation in report.constraints.violations)
+    if not found:
+        return None
+    names = ", ".join(f"{name} {number}" if number > 1 else name for name, number in found.most_common())
+    return f"{counted(found.total(), 'violation')} of constraints ({names})"
+
+
+def kernel_diff(diff: KernelDiffSection | None) -> str:
+    """The verdict on the kernels, in words that promise no more than was seen."""
+    if diff is None or diff.verdict == "not compared":
+        return "values were not compared"
+    if diff.verdict == "no kernel ran":
+        return f"no kernel ran: {diff.backend} runs eager PyTorch, so there is nothing to compare"
+    values = counted(diff.compared, "value")
+    if diff.verdict == "pass":
+        return f"{values} agree with {diff.reference}"
+    return f"{diff.backend} differs from {diff.reference}"
+
+
+def breaks(report: DebugReport) -> str:
+    summary = report.summary
+    return f"{counted(summary.graph_breaks, 'break')}, {counted(summary.recompilations, 'recompilation')}"
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

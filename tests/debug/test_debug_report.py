@@ -1,0 +1,114 @@
+"""The report on a debugging run: its JSON, the words for it, and the terminal."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from torchport.debug import phrases, terminal
+from torchport.debug.generate import ReportGenerator
+from torchport.debug.report import DebugReport, Failure, KernelDiffSection, Summary
+from torchport.errors import ReportError, UsageError
+
+from .sample import LINE, failing, passing, written
+
+
+def shown(report: DebugReport, part: str) -> str:
+    text = StringIO()
+    getattr(terminal, part)(report, Console(width=200, file=text))
+    return text.getvalue()
+
+
+def test_the_json_has_what_programs_look_for() -> None:
+    facts = json.loads(failing().to_json())
+    assert facts["schema"] == 1 and facts["model"] == "MyNet" and facts["timestamp"]
+    assert set(facts["summary"]) >= {
+        "total_graphs",
+        "graph_breaks",
+        "constraint_violations",
+        "kernel_diff_passed",
+    }
+    assert set(facts) >= {"guards", "constraints", "kernel_diff", "artifacts"}
+
+
+def test_a_report_survives_being_written(tmp_path: Path) -> None:
+    failing().write(tmp_path / "report.json")
+    assert DebugReport.read(tmp_path / "report.json") == failing()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 2}'])
+def test_what_is_no_report_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "report.json").write_text(content)
+    with pytest.raises(ReportError, match="is no report"):
+        DebugReport.read(tmp_path / "report.json")
+
+
+def test_the_answer_comes_first() -> None:
+    assert phrases.headline(failing()) == (
+        f"aten.gelu.default in act is wrong, {LINE}; 2 violations of constraints (shape, dtype)"
+    )
+    assert phrases.headline(passing()) == "1 graph, 12 values agree with eager"
+
+
+def test_a_backend_that_ran_eager_proves_nothing() -> None:
+    section = KernelDiffSection(verdict="no kernel ran", reference="eager", backend="torchport_mock")
+    report = passing().model_copy(update={"kernel_diff": section, "summary": Summary(total_graphs=1)})
+    assert "no kernel ran" in phrases.headline(report)
+    assert json.loads(report.to_json())["summary"]["kernel_diff_passed"] is None
+
+
+def test_what_ended_early_is_said_first() -> None:
+    report = failing(failures=(Failure(step="compile", message="the backend hangs"),))
+    assert phrases.headline(report).startswith("compile ended early: the backend hangs")
+
+
+def test_the_terminal_shows_every_part() -> None:
+    assert "FAIL" in shown(failing(), "summary") and "120 noise floors" in shown(failing(), "summary")
+    assert "float64 is not allowed" in shown(failing(), "constraints")
+    guards = shown(failing(), "guards")
+    assert "call to print" in guards and "size mismatch" in guards and "TENSOR_MATCH" in guards
+    assert "not looked at" in shown(passing(), "guards")
+
+
+def test_several_runs_are_a_list(tmp_path: Path) -> None:
+    runs = [written(tmp_path), written(tmp_path, passing())]
+    assert [one["status"] for one in json.loads(ReportGenerator(*runs).text("json"))] == ["fail", "pass"]
+    assert json.loads(ReportGenerator(runs[0]).text("json"))["status"] == "fail"
+
+
+def test_the_page_cannot_be_broken_out_of(tmp_path: Path) -> None:
+    hostile = "</style><script>alert(1)</script>"
+    page = ReportGenerator(written(tmp_path, failing(model=hostile))).text("html")
+    assert hostile not in page and "&lt;script&gt;alert(1)" in page
+
+
+def test_the_page_has_the_answer_the_lines_and_the_code(tmp_path: Path) -> None:
+    page = ReportGenerator(written(tmp_path)).text("html")
+    for text in ("aten.gelu.default", "10 is no multiple of 8", "call to print", "fx_graphs/graph_0.py"):
+        assert text in page
+    assert 'class="row marked"' in page and "<b>" not in page
+
+
+def test_results_of_benchmarks_are_a_table_on_the_page(tmp_path: Path) -> None:
+    results = tmp_path / "bench.json"
+    results.write_text(json.dumps({"results": [{"model": "bert", "latency_ms": 1.23456, "verdict": None}]}))
+    page = ReportGenerator(written(tmp_path), benchmarks=results).text("html")
+    assert "<td>bert</td>" in page and "1.235" in page
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}"])
+def test_what_has_no_results_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "bench.json").write_text(content)
+    with pytest.raises(ReportError, match="no results"):
+        ReportGenerator(written(tmp_path), benchmarks=tmp_path / "bench.json")
+
+
+def test_bad_requests_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        ReportGenerator()
+    with pytest.raises(UsageError, match="format 'pdf'"):
+        ReportGenerator(written(tmp_path)).text("pdf")
