@@ -4,7 +4,7 @@
     python -m benchmarks.bench_candidates --millions 50 201  # gradients of a larger model, too
 
 Time: `compare_models` on models of more and more small blocks, as a multiple of one forward pass in the same process,
-and as an exponent of growth. Memory: the peak of a process that runs `compare_gradients`, as a multiple of the weights
+and as an exponent of growth; beside it, not bounded, the same for a candidate whose bits differ in every layer. Memory: the peak of a process that runs `compare_gradients`, as a multiple of the weights
 of one model, beside that of a process that does one forward and backward pass of each of the two models. Both models
 count. Python and torch do not: what a process takes that compares two tiny models is subtracted. Exits with 1 if a
 multiple or the exponent is out of bounds.
@@ -47,6 +47,20 @@ class Block(nn.Module):
         return x + y
 
 
+class Reordered(nn.Linear):
+    """The same sums in another order, so that every value differs by rounding."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flip(-1) @ self.weight.flip(-1).T + self.bias
+
+
+def reordered(model: nn.Sequential) -> nn.Sequential:
+    for module in model.modules():
+        if type(module) is nn.Linear:
+            module.__class__ = Reordered
+    return model
+
+
 def model_of(blocks: int, width: int) -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(*(Block(width) for _ in range(blocks))).eval()
@@ -58,9 +72,9 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def forward_passes(blocks: int) -> tuple[float, float]:
+def forward_passes(blocks: int, change: Callable[[nn.Sequential], nn.Sequential]) -> tuple[float, float]:
     """The seconds that a comparison takes, and those of a forward pass: medians of three, taken in turns."""
-    model, candidate = model_of(blocks, 64), model_of(blocks, 64)
+    model, candidate = model_of(blocks, 64), change(model_of(blocks, 64))
     x = torch.randn(64, 16, 64)
 
     @torch.no_grad()
@@ -89,11 +103,13 @@ def exponent(sizes: Sequence[int], costs: Sequence[float]) -> float:
 def report_time(sizes: Sequence[int]) -> bool:
     costs, passes = [], 0.0
     for blocks in sizes:
-        compared, plain = forward_passes(blocks)
+        compared, plain = forward_passes(blocks, lambda model: model)
         costs.append(compared)
         passes = compared / plain
         print(f"{blocks:>4} blocks  forward {plain:7.3f} s, compare_models {compared:7.3f} s", end="")
         print(f" = {passes:5.1f} forward passes", flush=True)
+    compared, plain = forward_passes(sizes[-1], reordered)
+    print(f"     a candidate that differs by rounding in every layer: {compared / plain:.1f} forward passes")
     growth = exponent(sizes, costs) if len(sizes) > 1 else 1.0
     print(f"the time of a comparison grows with the number of blocks to the power of {growth:.2f}")
     return passes <= MOST_FORWARD_PASSES and growth <= MOST_EXPONENT

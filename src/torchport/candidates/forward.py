@@ -29,6 +29,7 @@ from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.plain_arguments import PlainArguments, given_otherwise
 from torchport.candidates.probing import WatchedCall, Witnesses
 from torchport.candidates.recorded_run import RecordedRun
+from torchport.candidates.same_bits import lockstep_of_same
 from torchport.candidates.state_rows import StateRuns, with_state
 from torchport.candidates.state_watch import StateWatch
 from torchport.candidates.suspects import ComparedModels
@@ -115,16 +116,24 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
             comparison.emulate = partial(_emulated, pair, plan)
             comparison.ends = partial(_ends, pair, plan, None)
             comparison.emulate_all = partial(_ends, pair, plan)
-    with steps.step("run", "running the candidate"):
-        probe = LockStep(plan, "candidate", set(wrong))
-        try:
-            pair.candidate.run(probe, witness=state.own)
-        except TorchportError as error:
-            comparison.stopped = error
-        comparison.lockstep = probe.written
+    same = None if wrong or state.is_compared else lockstep_of_same(plan, pairs, golden, candidate)
+    if same is not None:
+        comparison.lockstep = same
+    else:
+        with steps.step("run", "running the candidate"):
+            _run_in_lockstep(pair, comparison, set(wrong), state.own)
     models = ComparedModels(pair, plan, set(wrong))
     comparison.subject = ComparedValues(models, comparison.golden, comparison.lockstep)
     return with_state(comparison, state)
+
+
+def _run_in_lockstep(pair: ModelPair, comparison: Comparison, wrong: set[str], witness: StateWatch) -> None:
+    probe = LockStep(comparison.plan, "candidate", wrong)
+    try:
+        pair.candidate.run(probe, witness=witness)
+    except TorchportError as error:
+        comparison.stopped = error
+    comparison.lockstep = probe.written
 
 
 def source_of(
