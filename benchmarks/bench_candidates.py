@@ -4,10 +4,11 @@
     python -m benchmarks.bench_candidates --millions 50 201  # gradients of a larger model, too
 
 Time: `compare_models` on models of more and more small blocks, as a multiple of one forward pass in the same process,
-and as an exponent of growth; beside it, not bounded, the same for a candidate whose bits differ in every layer. Memory: the peak of a process that runs `compare_gradients`, as a multiple of the weights
-of one model, beside that of a process that does one forward and backward pass of each of the two models. Both models
-count. Python and torch do not: what a process takes that compares two tiny models is subtracted. Exits with 1 if a
-multiple or the exponent is out of bounds.
+and as an exponent of growth; beside it, not bounded, the same for a candidate whose bits differ in every layer.
+Memory: the peak of a process that runs `compare_gradients`, as a multiple of the weights of one model, beside that of a
+process that does one forward and backward pass of each of the two models. Both models count. Python and torch do not:
+what a process takes that compares two tiny models is subtracted. Exits with 1 if a multiple or the exponent is out of
+bounds.
 """
 
 from __future__ import annotations
