@@ -75,8 +75,7 @@ def run(
         return 0
     for index, one in enumerate(facts):
         typer.echo(f"output {index}: {one['dtype']} {one['shape']}  {one['values']}")
-    for note in core.notes:
-        typer.echo(f"note: {note}")
+    shared.print_notes(core.notes)
     if output is not None:
         typer.echo(f"wrote {output}")
     return 0
