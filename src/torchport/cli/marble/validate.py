@@ -32,7 +32,7 @@ def validate(
         from torchport.events import Steps
         from torchport.targets.marble.config import read_config, with_flags
         from torchport.targets.marble.conversion import prepared, validated
-        from torchport.targets.marble.running import WAYS
+        from torchport.targets.marble.ways import WAYS
 
         shared.one_of(by, WAYS, "--by")
         shared.one_of(positional_encoding, ("sinusoidal", "learned"), "--positional-encoding")
