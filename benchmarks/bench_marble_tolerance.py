@@ -17,9 +17,9 @@ import torch
 from benchmarks.zoo import ZOO
 from torchport.errors import TorchportError
 from torchport.targets.marble.model import core_of
-from torchport.targets.marble.running import WAYS
 from torchport.targets.marble.tolerances import default_tolerance
 from torchport.targets.marble.validation import validate
+from torchport.targets.marble.ways import WAYS
 
 MODELS = (
     "mlp",

@@ -30,6 +30,17 @@ class Counter(nn.Module):
     def forward(self, x):
         return self.rnn(x)[0]
 
+class Writer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 4)
+        self.register_buffer("last", torch.zeros(4))
+
+    def forward(self, x):
+        y = self.first(x) + self.last
+        self.last.copy_(y[0])
+        return y
+
 class Odd(nn.Module):
     def forward(self, x):
         return torch.linalg.eigvals(x)
@@ -49,6 +60,10 @@ def reader():
 def counter():
     torch.manual_seed(0)
     return Counter().eval(), (torch.randn(5, 1, 3),)
+
+def writer():
+    torch.manual_seed(0)
+    return Writer().eval(), (torch.randn(2, 8),)
 
 def odd():
     return Odd().eval(), (torch.eye(3),)

@@ -61,7 +61,7 @@ def test_a_dry_run_writes_nothing(torchport: Torchport, folder: Path) -> None:
     )
     assert answer.code == 0
     told = json.loads(answer.stdout)
-    assert (told["status"], told["files"], told["summary"]["neurons"]) == ("pass", [], 88)
+    assert (told["status"], told["files"], told["summary"]["neurons"]) == ("converted", [], 88)
     assert files(folder) == set()
 
 
@@ -210,6 +210,21 @@ def test_a_tolerance_is_a_wish_to_validate(torchport: Torchport, folder: Path) -
     answer = torchport("marble", "convert", "--pytorch", SPEC, "--dry-run", "--tolerance", "1e-6", "--json")
     found = json.loads(answer.stdout)["validation"]
     assert answer.code == 0 and found["passed"] and found["tolerance"] == 1e-6
+
+
+def test_a_verdict_is_given_only_if_the_graph_was_compared(torchport: Torchport, folder: Path) -> None:
+    plain = ("marble", "convert", "--pytorch", SPEC, "--dry-run", "--json")
+    assert json.loads(torchport(*plain).stdout)["status"] == "converted"
+    assert json.loads(torchport(*plain, "--validate").stdout)["status"] == "pass"
+
+
+def test_what_should_be_known_of_a_conversion_is_printed_once(torchport: Torchport, folder: Path) -> None:
+    asked = ("marble", "convert", "--pytorch", "zoo_of_neurons.py:writer", "--dry-run")
+    answer = torchport(*asked)
+    note = "the model writes to last when it is called; the graph keeps what was there"
+    assert f"note: {note}\n" in answer.stdout and note not in answer.stderr
+    assert json.loads(torchport(*asked, "--json").stdout)["notes"] == [note]
+    assert json.loads(torchport(*asked[:3], SPEC, "--dry-run", "--json").stdout)["notes"] == []
 
 
 def test_every_step_is_logged_if_asked_for(torchport: Torchport, folder: Path) -> None:

@@ -135,6 +135,19 @@ def test_validate_names_the_layers_that_differ(torchport: Torchport, folder: Pat
     assert found["differing"][:2] == ["first", "last"]
 
 
+def test_what_should_be_known_of_a_file_is_printed(torchport: Torchport, folder: Path) -> None:
+    marble.save(marble.load(folder / "net.marble"), folder / "net.json")
+    document = json.loads((folder / "net.json").read_text())
+    (folder / "net.json").write_text(json.dumps({**document, "hidden_states": [{"h": 1}]}))
+    note = "hidden states were passed over: no neuron of the graph is a memory"
+    run = ("marble", "run", "net.json", "--input", "2x8")
+    validate = ("marble", "validate", "net.json", "--model", "zoo_of_graphs.py:net")
+    for command in (run, validate):
+        told, told_as_json = torchport(*command), torchport(*command, "--json")
+        assert f"note: {note}\n" in told.stdout, told.stderr
+        assert json.loads(told_as_json.stdout)["notes"] == [note]
+
+
 def test_pruning_removes_synapses_and_shows_in_a_validation(torchport: Torchport, folder: Path) -> None:
     answer = torchport(
         *(

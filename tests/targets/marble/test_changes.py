@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from torchport.errors import NeuronError
 from torchport.marble import Core, GraphBuilder, convert_model
+from torchport.targets.marble.synapses import synapses_of
 
 
 def mlp() -> nn.Sequential:
@@ -122,6 +123,18 @@ def test_removing_with_what_depends_on_it(core: Core) -> None:
         core.neurons[group(core, 0)[1]]
     with pytest.raises(NeuronError):
         core.add_synapses(group(core, 0)[1], group(core, 2)[1], 1.0)
+
+
+def test_a_neuron_that_is_not_there_is_reported_in_the_same_words_everywhere(core: Core) -> None:
+    core.remove_neurons(list(group(core, 0)), cascade=True)
+    version = core.version
+    for unknown in (-1, 19, 10**9):
+        with pytest.raises(NeuronError, match=rf"there is no neuron {unknown}: ids are below 19"):
+            core.neurons[unknown]
+        with pytest.raises(NeuronError, match=rf"there is no neuron {unknown}: ids are below 19"):
+            synapses_of(version.graph, version.arrays, unknown)
+    with pytest.raises(NeuronError, match="was removed"):
+        core.neurons[group(core, 0)[1]]
 
 
 def test_groups_come_and_go(core: Core) -> None:

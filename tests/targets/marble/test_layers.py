@@ -13,7 +13,7 @@ from torchport.targets.marble.convert import Converted, convert
 from torchport.targets.marble.evaluate import by_groups
 from torchport.targets.marble.target import TARGET
 
-from . import layers
+from . import layer_cases
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
-def compare(cases: list[layers.Case], rtol: float, atol: float) -> None:
+def compare(cases: list[layer_cases.Case], rtol: float, atol: float) -> None:
     model, given = Bundle([case for case, _ in cases]).eval(), [list(inputs) for _, inputs in cases]
     made, arrays = converted(model, (given,))
     with torch.no_grad():
@@ -63,11 +63,11 @@ def compare(cases: list[layers.Case], rtol: float, atol: float) -> None:
                 raise AssertionError(f"{case}, opened: {opened is None}: {error}") from None
 
 
-@pytest.mark.parametrize("topic", layers.TOPICS)
+@pytest.mark.parametrize("topic", layer_cases.TOPICS)
 def test_in_float64_it_is_right_but_for_rounding(topic: str) -> None:
     torch.set_default_dtype(torch.float64)
     try:
-        compare(list(layers.TOPICS[topic]()), rtol=1e-12, atol=1e-13)
+        compare(list(layer_cases.TOPICS[topic]()), rtol=1e-12, atol=1e-13)
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -75,8 +75,8 @@ def test_in_float64_it_is_right_but_for_rounding(topic: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_in_16_bits_it_is_rounded_where_torch_rounds(dtype: torch.dtype) -> None:
     eps = torch.finfo(dtype).eps
-    compare(list(layers.narrow(dtype)), rtol=2 * eps, atol=2 * eps)
+    compare(list(layer_cases.narrow(dtype)), rtol=2 * eps, atol=2 * eps)
 
 
 def test_what_is_not_finite_stays_so() -> None:
-    compare(list(layers.not_finite()), rtol=1e-5, atol=1e-6)
+    compare(list(layer_cases.not_finite()), rtol=1e-5, atol=1e-6)

@@ -11,8 +11,8 @@ from torchport import marble
 from torchport.errors import ConvertError, TorchportError, UsageError
 from torchport.targets.marble.composer import Composer, Value
 from torchport.targets.marble.registries import LAYERS
-from torchport.targets.marble.running import By
 from torchport.targets.marble.tolerances import DEFAULTS, checked_tolerance, default_tolerance
+from torchport.targets.marble.ways import By
 
 
 class Net(nn.Module):

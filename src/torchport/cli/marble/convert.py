@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torchport.targets.marble.config import Config
     from torchport.targets.marble.conversion import Conversion
     from torchport.targets.marble.summary import Summary
+    from torchport.targets.marble.validation import Validation
 
 
 def convert(
@@ -129,13 +130,21 @@ def _facts(
 ) -> dict[str, Any]:
     verdict = found.validation
     return {
-        "status": "pass" if verdict is None or verdict.passed else "fail",
+        "status": _status(verdict),
         "summary": counted.model_dump(mode="json"),
         "validation": None if verdict is None else verdict.model_dump(mode="json"),
+        "notes": found.core.notes,
         "files": written,
         "seconds": steps.seconds,
         **({"graph": _groups(found.core)} if show_graph else {}),
     }
+
+
+def _status(verdict: "Validation | None") -> str:
+    """A verdict only if the graph was compared with the model."""
+    if verdict is None:
+        return "converted"
+    return "pass" if verdict.passed else "fail"
 
 
 def _print(
@@ -152,6 +161,7 @@ def _print(
         typer.echo(neurons.headline(counted))
     if found.validation is not None:
         neurons.render_validation(found.validation, stdout)
+    shared.print_notes(found.core.notes)
     for path in written:
         typer.echo(f"wrote {path}")
     if not written:

@@ -42,7 +42,8 @@ def run(
     with shared.logged(verbose), Progress() as progress:
         from torchport import marble
         from torchport.targets.marble.run_values import inputs_from, must_be_writable_as, write_outputs
-        from torchport.targets.marble.running import WAYS, steps_of
+        from torchport.targets.marble.running import steps_of
+        from torchport.targets.marble.ways import WAYS
 
         shared.one_of(by, WAYS, "--by")
         core = marble.load(file)
@@ -75,8 +76,7 @@ def run(
         return 0
     for index, one in enumerate(facts):
         typer.echo(f"output {index}: {one['dtype']} {one['shape']}  {one['values']}")
-    for note in core.notes:
-        typer.echo(f"note: {note}")
+    shared.print_notes(core.notes)
     if output is not None:
         typer.echo(f"wrote {output}")
     return 0

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -39,21 +39,27 @@ JOURNAL = "Keep the changes that are made later in a journal beside the file."
 
 @contextmanager
 def logged(verbose: bool) -> Iterator[None]:
-    """Within, what is logged as `torchport.marble` goes to stderr if the user asked for it."""
+    """Within, what is logged as `torchport.marble` goes to stderr if the user asked for it, and nowhere if not.
+
+    The warnings in it are notes of a graph, which commands print with their answer.
+    """
     log = logging.getLogger("torchport.marble")
-    if not verbose:
-        yield
-        return
-    handler = logging.StreamHandler(sys.stderr)
+    handler: logging.Handler = logging.StreamHandler(sys.stderr) if verbose else logging.NullHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s", "%H:%M:%S"))
     before = log.level
     log.addHandler(handler)
-    log.setLevel(logging.INFO)
+    log.setLevel(logging.INFO if verbose else before)
     try:
         yield
     finally:
         log.removeHandler(handler)
         log.setLevel(before)
+
+
+def print_notes(notes: Sequence[str]) -> None:
+    """What should be known of how a graph was made or loaded, a line for each."""
+    for note in notes:
+        typer.echo(f"note: {note}")
 
 
 def one_of(given: str | None, choices: tuple[str, ...], label: str) -> None:

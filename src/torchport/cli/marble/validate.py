@@ -32,7 +32,7 @@ def validate(
         from torchport.events import Steps
         from torchport.targets.marble.config import read_config, with_flags
         from torchport.targets.marble.conversion import prepared, validated
-        from torchport.targets.marble.running import WAYS
+        from torchport.targets.marble.ways import WAYS
 
         shared.one_of(by, WAYS, "--by")
         shared.one_of(positional_encoding, ("sinusoidal", "learned"), "--positional-encoding")
@@ -48,9 +48,11 @@ def validate(
         )
         found = validated(core, subject, settings, steps, by)  # type: ignore[arg-type]
     if as_json:
-        print_json({"status": "pass" if found.passed else "fail", **found.model_dump(mode="json")})
+        status = "pass" if found.passed else "fail"
+        print_json({"status": status, **found.model_dump(mode="json"), "notes": core.notes})
     else:
         from torchport.report.neurons import render_validation
 
         render_validation(found, console())
+        shared.print_notes(core.notes)
     return 0 if found.passed else 1

@@ -31,11 +31,11 @@ _REMEMBERED = 64
 
 
 class Place(NamedTuple):
-    """Where a neuron is: its group, one of the group's results, and the place in it."""
+    """Where a neuron is: its group, which of the group's results, and which element of that."""
 
     group: Group
     result: int
-    place: int
+    element: int
 
 
 class Arrivals:
@@ -74,22 +74,26 @@ class Arrivals:
         return self._readers.get(group_name, [])
 
     def find(self, neuron: int) -> Place:
-        """Where the neuron with an id is."""
-        starts, groups = self._by_id
-        index = bisect_right(starts, neuron) - 1
-        if index < 0 or neuron not in groups[index].ids:
-            raise NeuronError("TP0901", f"there is no neuron {neuron}: the graph has {self.graph.neurons}")
-        group, place = groups[index], neuron - groups[index].first
-        for result, form in enumerate(group.results):
-            if place < form.size:
-                return Place(group, result, place)
-            place -= form.size
-        raise AssertionError(f"{group.name} has fewer neurons than ids")
+        """Where the neuron with an id is, or was before it was removed."""
+        index = bisect_right(self._firsts, neuron) - 1
+        if index < 0 or neuron not in self.with_ids[index].ids:
+            end = self.with_ids[-1].ids.stop if self.with_ids else 0
+            raise NeuronError("TP0901", f"there is no neuron {neuron}: ids are below {end}")
+        group = self.with_ids[index]
+        result, element = 0, neuron - group.first
+        while element >= group.results[result].size:
+            element -= group.results[result].size
+            result += 1
+        return Place(group, result, element)
 
     @cached_property
-    def _by_id(self) -> tuple[list[int], list[Group]]:
-        groups = sorted((group for group in self.groups.values() if group.neurons), key=lambda one: one.first)
-        return [group.first for group in groups], groups
+    def with_ids(self) -> list[Group]:
+        """The groups that have ids, in the order of those."""
+        return sorted((group for group in self.groups.values() if len(group.ids)), key=lambda one: one.first)
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        return [group.first for group in self.with_ids]
 
     @cached_property
     def _readers(self) -> dict[str, list[str]]:

@@ -14,8 +14,9 @@ from torchport.targets.marble.config import Config, PositionalEncoding
 from torchport.targets.marble.core.core import Core
 from torchport.targets.marble.model import core_of, inputs_of
 from torchport.targets.marble.positions import PARAMETER, with_positions
-from torchport.targets.marble.running import By, device_of
+from torchport.targets.marble.running import device_of
 from torchport.targets.marble.validation import Validation, validate
+from torchport.targets.marble.ways import By
 from torchport.targets.marble.weight_files import fill, subject_of
 
 log = logging.getLogger("torchport.marble")

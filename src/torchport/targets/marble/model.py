@@ -80,7 +80,7 @@ def captured(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any],
         try:
             exported = made()
             core = _converted(model, exported, (args, kwargs))
-            _must_agree(core, _tensors((args, kwargs)), expected, is_surely=way != "torch.export")
+            _must_agree(core, _tensors((args, kwargs)), expected)
         except _Unconverted:
             raise
         except Exception as error:  # each way has errors of its own, and all of them are reported
@@ -142,13 +142,11 @@ def _converted(model: nn.Module, exported: Exported, given: Any) -> Core:
     return Core(converted.graph, {**arrays, **converted.made}, names=names)
 
 
-def _must_agree(core: Core, inputs: list[Tensor], expected: list[Tensor], *, is_surely: bool) -> None:
-    """Refuses a graph that gives other outputs than the model. A model may give what cannot be compared."""
+def _must_agree(core: Core, inputs: list[Tensor], expected: list[Tensor]) -> None:
+    """Refuses a graph that gives other outputs than the model."""
     found = core.run(*copied(inputs))
     if len(found) != len(expected):
-        if is_surely:
-            raise ConvertError("TP0404", "the graph gives other outputs than the model")
-        return
+        raise ConvertError("TP0404", f"the graph gives {len(found)} tensors, and the model {len(expected)}")
     for one, other in zip(found, expected, strict=True):
         is_same = one.shape == other.shape and one.dtype == other.dtype
         if not is_same or not _is_near(one, other):

@@ -1,17 +1,14 @@
-"""Running a graph in one of two ways that must agree: by groups, which is fast, or by messages, neuron by neuron."""
+"""What a graph computes in one run that can be watched, or in several steps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from torch import Tensor
 
 from torchport.targets.marble.core.core import Core
-from torchport.targets.marble.evaluate import Watch, by_groups, by_messages
-
-By = Literal["groups", "messages"]
-WAYS: tuple[By, ...] = ("groups", "messages")
+from torchport.targets.marble.evaluate import Watch
+from torchport.targets.marble.ways import By, evaluated
 
 
 def outputs_of(
@@ -20,21 +17,17 @@ def outputs_of(
     *,
     by: By = "groups",
     watch: Watch = lambda key, value: value,
-    state: dict[str, Tensor] | None = None,
 ) -> list[Tensor]:
-    """The outputs of the graph as it is now. Memories begin with `state`, and leave there what they hold at the end."""
+    """The outputs of the graph as it is now; memories begin anew."""
     version = core.version
-    evaluate = by_groups if by == "groups" else by_messages
-    return evaluate(version.graph, version.arrays, inputs, watch=watch, state=state)
+    return evaluated(version.graph, version.arrays, inputs, by=by, watch=watch)
 
 
 def steps_of(core: Core, inputs: Sequence[Tensor], steps: int, *, by: By = "groups") -> list[Tensor]:
     """The outputs of the last of several steps on the same inputs. Memories go on from what the core holds."""
     outputs: list[Tensor] = []
     for _ in range(steps):
-        state = dict(core.state)
-        outputs = outputs_of(core, inputs, by=by, state=state)
-        core.state = state
+        outputs = core.step(*inputs, by=by)
     return outputs
 
 

@@ -64,8 +64,8 @@ def synapses_of(
 ) -> Synapses:
     """The synapses into a neuron. Arrivals that are handed in save time if many neurons are asked for."""
     known = Arrivals(graph) if arrivals is None else arrivals
-    group, result, place = known.find(neuron)
-    found = _into(known, arrays, group, torch.tensor([place]), result)
+    group, result, element = known.find(neuron)
+    found = _into(known, arrays, group, torch.tensor([element]), result)
     return found.among(found.source != NOBODY)
 
 
@@ -90,12 +90,12 @@ def bias_of(
 ) -> Tensor | None:
     """The weight of the synapse from the bias neuron, whose value is 1; None if there is none."""
     known = Arrivals(graph) if arrivals is None else arrivals
-    group, result, place = known.find(neuron)
+    group, result, element = known.find(neuron)
     if group.work == ALONE:
         bias = arrays[group.weights["bias"]] if "bias" in group.weights else None
-        return None if bias is None else bias.reshape(-1)[place]
+        return None if bias is None else bias.reshape(-1)[element]
     own, *_ = _parts(known, group, arrays)
-    bias = fan(own.ask, range(place, place + 1), result).bias
+    bias = fan(own.ask, range(element, element + 1), result).bias
     return None if bias is None else bias[0]
 
 
@@ -139,7 +139,7 @@ def received(
     found, values, start = [], [], 0
     for part in _parts(known, place.group, arrays):
         stop = start + len(part.ask.inputs)
-        some, chosen = part.one(place.place, place.result)
+        some, chosen = part.one(place.element, place.result)
         found.append(some)
         if stop > start:
             values.append(works.end_to_end(given[start:stop])[chosen])
@@ -229,12 +229,12 @@ def _run(
     def compute(group: Group, given: Sequence[Tensor], own: Arrays, sizes: works.Sizes) -> list[Tensor]:
         results = works.compute(group, given, own, sizes)
         if group.name == place.group.name:
-            kept.append((list(given), results[place.result].reshape(-1)[place.place].clone()))
+            kept.append((list(given), results[place.result].reshape(-1)[place.element].clone()))
         return results
 
     given = {group.name: value for group, value in zip(graph.inputs, inputs, strict=True)}
     if place.group.name in given:
-        return [], given[place.group.name].reshape(-1)[place.place]
+        return [], given[place.group.name].reshape(-1)[place.element]
     by_groups(graph, arrays, inputs, opened=None, compute=compute)
     if not kept:
         raise NeuronError(

@@ -56,21 +56,55 @@ class _Call:
 
 def _must_agree_elsewhere(model: nn.Module, chain: nn.Module, example: Tensor) -> None:
     """Refuses a chain that gives other outputs than the model on inputs that are not the example."""
-    if not example.is_floating_point():
-        return
-    chance = torch.Generator().manual_seed(0)
-    noise = torch.randn(example.shape, generator=chance).to(example)
-    others = [noise, -example, example * 3 + noise, example * 0, noise * 10 - 5, noise * 10 + 5]
     with torch.no_grad():
-        for other in others:
+        for other in _others(example):
             try:
                 expected = model(other.clone())
             except Exception as error:
                 raise CaptureError(
                     "TP0202", "the model refuses some inputs of this shape, which a chain cannot"
                 ) from error
-            if not torch.allclose(chain(other.clone()), expected, rtol=1e-3, atol=1e-3, equal_nan=True):
+            if not _is_same(chain(other.clone()), expected):
                 raise CaptureError("TP0202", "code between the layers does more than hand values on")
+
+
+def _others(example: Tensor) -> list[Tensor]:
+    """Inputs of the form of the example that have other values."""
+    chance = torch.Generator().manual_seed(0)
+    if example.is_floating_point() or example.is_complex():
+        noise = torch.randn(example.shape, generator=chance).to(example)
+        return [noise, -example, example * 3 + noise, example * 0, noise * 10 - 5, noise * 10 + 5]
+    if not example.numel():
+        return []
+    if example.dtype == torch.bool:
+        tossed = torch.randint(2, example.shape, generator=chance).to(example)
+        return [~example, example | True, example & False, tossed, ~tossed]
+    return _other_integers(example, chance)
+
+
+def _other_integers(example: Tensor, chance: torch.Generator) -> list[Tensor]:
+    """Integers from 0 to those of the example: they may be indices, and larger ones may point to nothing."""
+    low, high = min(int(example.min()), 0), max(int(example.max()), 0)
+    if low == high:
+        raise CaptureError(
+            "TP0202",
+            "the example has no integer but 0, and only others can show whether there is code between layers",
+            fix="Give example inputs with larger integers.",
+        )
+    end = min(high, torch.iinfo(torch.int64).max - 1) + 1
+    tossed = [torch.randint(low, end, example.shape, generator=chance).to(example) for _ in range(4)]
+    ends = [torch.full_like(example, value) for value in (low, high)]
+    ordered = [example.flip(tuple(range(example.ndim))), example.roll(1), low + high - example]
+    return [*tossed, *ends, *ordered, example // 2]
+
+
+def _is_same(found: Tensor, expected: object) -> bool:
+    """Whether two outputs are equal but for rounding."""
+    if not isinstance(expected, Tensor) or (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        return False
+    if not (found.is_floating_point() or found.is_complex()):
+        return torch.equal(found, expected)
+    return torch.allclose(found, expected, rtol=1e-3, atol=1e-3, equal_nan=True)
 
 
 class Chain(nn.Module):

@@ -28,8 +28,9 @@ from torchport.targets.marble.core.core import Core
 from torchport.targets.marble.groups import Border
 from torchport.targets.marble.model import inputs_of
 from torchport.targets.marble.recipes import RECIPES
-from torchport.targets.marble.running import By, device_of, outputs_of
+from torchport.targets.marble.running import device_of, outputs_of
 from torchport.targets.marble.tolerances import OfLargest, checked_tolerance, default_tolerance
+from torchport.targets.marble.ways import By
 from torchport.trace.plan import Call, Plan, output_keys
 from torchport.trace.writing import write_tensors
 

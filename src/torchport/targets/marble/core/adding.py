@@ -118,7 +118,7 @@ def _by_group(version: Version, ids: Tensor) -> dict[str, Tensor]:
     """Which of the ids belong to each group; the groups are in the order in which they are met."""
     if not len(ids):
         return {}
-    groups = version.with_neurons
+    groups = version.arrivals.with_ids
     first = torch.tensor([group.first for group in groups], dtype=torch.int64)
     stop = torch.tensor([group.ids.stop for group in groups], dtype=torch.int64)
     at = torch.bucketize(ids.contiguous(), first, right=True) - 1

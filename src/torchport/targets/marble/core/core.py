@@ -25,6 +25,7 @@ from torchport.targets.marble.groups import Group, NeuronGraph
 from torchport.targets.marble.messages import Observer
 from torchport.targets.marble.sparse import has_added
 from torchport.targets.marble.synapses import Received, received
+from torchport.targets.marble.ways import By, evaluated
 
 REMEMBERED = 100
 """How many changes can be undone."""
@@ -125,17 +126,18 @@ class Core:
         here = [value.cpu() for value in inputs]
         return received(version.graph, version.cpu_arrays, here, neuron, version.arrivals)
 
-    def step(self, *inputs: Tensor) -> list[Tensor]:
+    def step(self, *inputs: Tensor, by: By = "groups") -> list[Tensor]:
         """The outputs for these inputs; memories go on from where the last step ended."""
         with self._lock:
             version, state = self._version, dict(self.state)
-            outputs = by_groups(version.graph, version.arrays, inputs, state=state)
+            outputs = evaluated(version.graph, version.arrays, inputs, by=by, state=state)
             self.state = {name: value.clone() for name, value in state.items()}
         return version.apart(outputs)
 
     def reset(self) -> None:
         """Memories begin anew with the next step."""
-        self.state = {}
+        with self._lock:
+            self.state = {}
 
     # Changing
 

@@ -23,7 +23,7 @@ def prune(
 ) -> tuple[Version, int]:
     """Without the weights whose magnitude is among the smallest share, or below a bound, and how many went."""
     groups = [group for group in version.groups.values() if _is_meant(group, layer)]
-    _must_be_own(version, groups, layer)
+    _must_be_own(version, groups)
     if not groups:
         raise NeuronError(
             "TP0901", f"no layer {layer!r} has weights" if layer else "the graph has no weights"
@@ -56,7 +56,7 @@ class _Rule:
         return kept.reshape(weights.shape)
 
 
-def _must_be_own(version: Version, groups: list[Group], layer: str | None) -> None:
+def _must_be_own(version: Version, groups: list[Group]) -> None:
     """Refuses weights that others have, too, for whom they are no synapses, or who were not meant."""
     meant = {group.name for group in groups}
     for name in {group.weights["weight"] for group in groups if "weight" in group.weights}:

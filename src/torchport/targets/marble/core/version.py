@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
 from torchport.capture.graph import Device, map_args
 from torchport.capture.torch_internals import storage_id
 from torchport.errors import NeuronError
-from torchport.targets.marble.arrivals import Arrivals
+from torchport.targets.marble.arrivals import Arrivals, Place
 from torchport.targets.marble.groups import MADE, Assembly, Flow, Form, Group, Memory, NeuronGraph, Port, Step
 from torchport.targets.marble.program import Program, program_of
 from torchport.targets.marble.synapses import Synapses, bias_of, synapses_from, synapses_of
-
-
-class Place(NamedTuple):
-    """Where a neuron is: its group, which of the group's results, and which element of that."""
-
-    group: Group
-    result: int
-    element: int
 
 
 @dataclass(frozen=True)
@@ -115,31 +106,12 @@ class Version:
         """Whether the graph gives the value of a neuron."""
         return any(bool((self.arrivals.ids(port) == neuron).any()) for port in self.graph.outputs)
 
-    @cached_property
-    def with_neurons(self) -> list[Group]:
-        """The groups that have ids, in the order of those."""
-        return sorted(
-            (group for group in self.groups.values() if len(group.ids)), key=lambda group: group.first
-        )
-
-    @cached_property
-    def _firsts(self) -> list[int]:
-        return [group.first for group in self.with_neurons]
-
     def place(self, neuron: int) -> Place:
         """Where a neuron is. There is none if its id was never given, or if it was removed."""
-        index = bisect_right(self._firsts, neuron) - 1
-        group = self.with_neurons[index] if index >= 0 else None
-        if group is None or neuron not in group.ids:
-            raise NeuronError("TP0901", f"there is no neuron {neuron}: ids are below {self.next_id}")
-        offset = neuron - group.first
-        if offset in group.removed:
-            raise NeuronError("TP0901", f"the neuron {neuron} of the group {group.name} was removed")
-        result = 0
-        while offset >= group.results[result].size:
-            offset -= group.results[result].size
-            result += 1
-        return Place(group, result, offset)
+        place = self.arrivals.find(neuron)
+        if neuron - place.group.first in place.group.removed:
+            raise NeuronError("TP0901", f"the neuron {neuron} of the group {place.group.name} was removed")
+        return place
 
     def group(self, name: str) -> Group:
         if name not in self.groups:

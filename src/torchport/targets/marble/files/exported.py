@@ -77,7 +77,7 @@ class _Listed:
 
     def __init__(self, version: Version, state: Mapping[str, Tensor]) -> None:
         self.version, self.state = version, state
-        self.groups = version.with_neurons
+        self.groups = version.arrivals.with_ids
         self.arrays = {name: array.cpu() for name, array in version.arrays.items()}
         self.kept = [_kept(group) for group in self.groups]
         parts = [group.first + kept for group, kept in zip(self.groups, self.kept, strict=True)]

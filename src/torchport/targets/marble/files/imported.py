@@ -21,6 +21,7 @@ from torchport.targets.marble.core import layers
 from torchport.targets.marble.core.adding import added_synapses, alone, appended, handle
 from torchport.targets.marble.core.core import Core
 from torchport.targets.marble.core.version import Version
+from torchport.targets.marble.exchange.extras import KEPT_STATES
 from torchport.targets.marble.exchange.layout import BIAS, without_bias_neurons
 from torchport.targets.marble.exchange.plain import Integers, Plain
 from torchport.targets.marble.files.borders import Borders, Ending, borders_of
@@ -54,7 +55,7 @@ def _notes(plain: Plain) -> list[str]:
     notes = []
     if np.any(plain.synapses.potential != 1.0):
         notes.append("potentials of synapses were passed over: a message is a value times a weight")
-    if plain.hidden_states:
+    if plain.hidden_states or plain.metadata.get(KEPT_STATES):
         notes.append("hidden states were passed over: no neuron of the graph is a memory")
     return notes
 

@@ -5,6 +5,8 @@ const facts = (pairs) => element("dl", { class: "facts" }, ...pairs.filter(([, v
 
 const link = (words, go, title) => element("button", { type: "button", class: "as-link", onclick: go, title }, words);
 
+const links = (some, more = "") => element("span", { class: "links" }, ...some, more);
+
 function crumbs(group, open) {
   const around = [];
   for (let at = group.node.parent; at !== null; at = at.parent) around.unshift(at);
@@ -82,7 +84,7 @@ function synapseTable(name, words, synapses, end, choose) {
 }
 
 function showGroup(section, group, { open, heatmap }) {
-  const names = (some) => (some.length ? element("span", {}, ...some.flatMap((one, nth) => [nth ? ", " : "", link(one.name, () => open(one.node))])) : "none");
+  const names = (some) => (some.length ? links(some.map((one) => link(one.name, () => open(one.node)))) : "none");
   const weights = Object.entries(group.weights).filter(([purpose]) => purpose !== "present");
   section.replaceChildren(
     element("div", { class: "head" }, element("h2", {}, "Group ", element("span", { class: "mono" }, group.name))),
@@ -97,11 +99,13 @@ function showGroup(section, group, { open, heatmap }) {
       ["Synapses", group.synapses === null ? "not known" : `${grouped(group.synapses)}, those from biases included`],
       ["Takes from", names(group.sources.map((source) => groups[source]))],
       ["Gives to", names(group.readers)],
-      ["Weights", weights.length ? element("span", {}, ...weights.flatMap(([purpose, number], nth) => [nth ? ", " : "", link(`${purpose} [${arrays[number].shape.join(", ")}]`, () => heatmap(number), arrays[number].name)])) : null],
+      ["Weights", weights.length ? links(weights.map(([purpose, number]) => link(`${purpose} [${arrays[number].shape.join(", ")}]`, () => heatmap(number), arrays[number].name))) : null],
     ]),
     element("p", { class: "hint" }, "Choose a neuron in the list above to see its synapses."),
   );
 }
+
+const MOST_LINKS = 60;
 
 const within = (node, group) => (/^[./]/.test(group.name.slice(node.name.length)) && group.name.startsWith(node.name) ? group.name.slice(node.name.length + 1) : group.name);
 
@@ -116,7 +120,7 @@ function showLayer(section, node, { open }) {
       ["Neurons", grouped(node.neurons)],
       ["Kinds", [...kinds].map(([kind, number]) => `${grouped(number)} ${kind}`).join(", ")],
       ["Synapses", `${counts.includes(null) ? "at least " : ""}${grouped(counts.reduce((sum, one) => sum + (one ?? 0), 0))}`],
-      ["Groups", element("span", {}, ...inside.slice(0, 60).flatMap((group, nth) => [nth ? ", " : "", link(within(node, group), () => open(group.node), group.name)]), inside.length > 60 ? ` and ${inside.length - 60} more` : "")],
+      ["Groups", links(inside.slice(0, MOST_LINKS).map((group) => link(within(node, group), () => open(group.node), group.name)), inside.length > MOST_LINKS ? `and ${inside.length - MOST_LINKS} more` : "")],
     ]),
   );
 }

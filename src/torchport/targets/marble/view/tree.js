@@ -13,10 +13,10 @@ function makeRows(box, { height, draw, activate, press = () => false, role = "op
   const idOf = (place) => `${box.id}-${place}`;
 
   function refresh() {
+    inside.style.height = `${count * height}px`;
     const first = Math.max(0, Math.floor(box.scrollTop / height) - MORE);
     const last = Math.min(count, Math.ceil((box.scrollTop + (box.clientHeight || 400)) / height) + MORE);
     drawn = [first, last];
-    inside.style.height = `${count * height}px`;
     inside.replaceChildren(...Array.from({ length: last - first }, (_, nth) => row(first + nth)));
     box.setAttribute("aria-activedescendant", active >= first && active < last ? idOf(active) : "");
   }
