@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchport.capture import source
-from torchport.capture.torch_internals import OpOverload, pytree
+from torchport.capture.torch_internals import HigherOrderOperator, OpOverload, pytree
+from torchport.debug.facts import Sizes, TensorFacts, facts_of
+from torchport.debug.storages import Storages
 
-
-@dataclass(frozen=True)
-class TensorFacts:
-    """A tensor of a graph. Free sizes have the value of the example."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    stride: tuple[int, ...]
-    device: str
-    bytes: int
-    """What its storage takes."""
-    has_free_sizes: bool = False
-
-    @property
-    def elements(self) -> int:
-        return torch.Size(self.shape).numel()
+__all__ = [
+    "GraphNode",
+    "TensorFacts",
+    "clean_path",
+    "facts_of",
+    "full_name",
+    "line_of",
+    "module_of",
+    "read_node",
+    "read_nodes",
+    "tensors_of",
+]
 
 
 @dataclass(frozen=True)
 class GraphNode:
     name: str
+    """As in the graph; a node of a branch or loop body has the name of that subgraph in front: `true_graph_0.sin`."""
     op: str
     """The full name: `aten.convolution.default`, `torch.nn.functional.conv2d`, `operator.add`, or the fx op itself for
     inputs, attributes and outputs."""
@@ -48,6 +48,8 @@ class GraphNode:
     module_type: str
     source: str | None
     """The user's line, `file:line`."""
+    known_as: tuple[str, ...] = ()
+    """Other full names of what it calls, such as the ATen operations that a function of Dynamo's graph comes down to."""
 
     @property
     def code(self) -> str:
@@ -65,23 +67,60 @@ class GraphNode:
         return f"{self.name}{inside}{at}"
 
 
-def read_nodes(module: torch.fx.GraphModule) -> list[GraphNode]:
-    """All nodes of a graph, in order."""
-    return [read_node(node, module) for node in module.graph.nodes]
+def read_nodes(
+    module: torch.fx.GraphModule, *, nested: bool = False, sizes: Sizes | None = None
+) -> list[GraphNode]:
+    """All nodes of a graph, in order.
+
+    With `nested`, the nodes of a branch or loop body stand before the node that calls it. `sizes` has values for free
+    sizes, in place of the example's.
+    """
+    return list(_Reading(nested, sizes or {}).nodes_of(module, ""))
 
 
 def read_node(node: torch.fx.Node, owner: torch.fx.GraphModule) -> GraphNode:
-    path, kind = module_of(node)
-    return GraphNode(
-        name=node.name,
-        op=full_name(node, owner),
-        kind=node.op,
-        inputs=tuple(one.name for one in node.all_input_nodes),
-        tensors=tuple(facts_of(tensor) for tensor in tensors_of(node)),
-        module=path,
-        module_type=kind,
-        source=line_of(node),
-    )
+    return _Reading(False, {}).read(node, owner, "")
+
+
+@dataclass
+class _Reading:
+    """One pass over a graph and the graphs within it."""
+
+    nested: bool
+    sizes: Sizes
+    storages: Storages = field(default_factory=Storages)
+
+    def nodes_of(self, module: torch.fx.GraphModule, prefix: str) -> Iterator[GraphNode]:
+        entered: set[str] = set()
+        for node in module.graph.nodes:
+            inner = subgraphs_of(node, module) if self.nested else {}
+            for name, graph in inner.items():
+                if name not in entered:
+                    entered.add(name)
+                    yield from self.nodes_of(graph, f"{prefix}{name}.")
+            yield self.read(node, module, prefix)
+
+    def read(self, node: torch.fx.Node, owner: torch.fx.GraphModule, prefix: str) -> GraphNode:
+        path, kind = module_of(node)
+        tensors = tensors_of(node)
+        numbers = self.storages.numbers_of(node, tensors)
+        return GraphNode(
+            name=f"{prefix}{node.name}",
+            op=full_name(node, owner),
+            kind=node.op,
+            inputs=tuple(f"{prefix}{one.name}" for one in node.all_input_nodes),
+            tensors=tuple(facts_of(tensor, self.sizes, number) for tensor, number in zip(tensors, numbers)),
+            module=path,
+            module_type=kind,
+            source=line_of(node),
+        )
+
+
+def subgraphs_of(node: torch.fx.Node, owner: torch.fx.GraphModule) -> Mapping[str, torch.fx.GraphModule]:
+    """The graphs that a node calls, such as the branches of torch.cond, by their names."""
+    attributes = [one for one in node.all_input_nodes if one.op == "get_attr"]
+    held = {one.name: getattr(owner, str(one.target), None) for one in attributes}
+    return {name: graph for name, graph in held.items() if isinstance(graph, torch.fx.GraphModule)}
 
 
 def full_name(node: torch.fx.Node, owner: torch.fx.GraphModule) -> str:
@@ -96,6 +135,8 @@ def full_name(node: torch.fx.Node, owner: torch.fx.GraphModule) -> str:
         return node.op
     if isinstance(target, OpOverload):
         return str(target)
+    if isinstance(target, HigherOrderOperator):
+        return f"higher_order.{target.name()}"
     known = torch.overrides.resolve_name(target)  # type: ignore[no-untyped-call]
     if known is not None:
         return str(known)
@@ -108,26 +149,6 @@ def tensors_of(node: torch.fx.Node) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
-def facts_of(tensor: Tensor) -> TensorFacts:
-    sizes = [*tensor.shape, *(tensor.stride() if tensor.layout is torch.strided else ())]
-    return TensorFacts(
-        shape=tuple(_number(size) for size in tensor.shape),
-        dtype=tensor.dtype,
-        stride=tuple(_number(size) for size in tensor.stride()) if tensor.layout is torch.strided else (),
-        device=str(tensor.device),
-        bytes=torch.Size(_number(size) for size in tensor.shape).numel() * tensor.element_size(),
-        has_free_sizes=any(isinstance(size, torch.SymInt) for size in sizes),
-    )
-
-
-def _number(size: Any) -> int:
-    """A size, or the example's if it is free; 0 if that depends on data and so has no example."""
-    if not isinstance(size, torch.SymInt):
-        return int(size)
-    hint = size.node.hint
-    return 0 if hint is None else int(hint)
-
-
 def module_of(node: torch.fx.Node) -> tuple[str, str]:
     """Path and class of the innermost module that a node belongs to; in a backward graph, the forward's."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
@@ -137,12 +158,13 @@ def module_of(node: torch.fx.Node) -> tuple[str, str]:
     return clean_path(str(path)), kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
+_ROOT = re.compile(r"(?:[LG]\['\w+'\]|L__self__|self)(?=$|[.\[])")
+"""How a path of Dynamo's begins: the variable that holds the model."""
+
+
 def clean_path(path: str) -> str:
     """The path of a module in the model, from how Dynamo writes it: `L['self'].layer1[0].conv` is `layer1.0.conv`."""
-    for prefix in ("L['self']", "L['fn']", "L__self__", "self"):
-        if path == prefix or path.startswith((f"{prefix}.", f"{prefix}[")):
-            path = path.removeprefix(prefix)
-            break
+    path = _ROOT.sub("", path, count=1) if _ROOT.match(path) else path
     parts: Iterator[str] = (
         part.strip("'\"") for part in path.replace("]", "").replace("[", ".").split(".") if part
     )

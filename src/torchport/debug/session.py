@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
-from torchport.debug.constraints.base import CheckedGraph, Constraint, Stage, Violation, check_graph
-from torchport.debug.nodes import read_nodes
+from torchport.debug.constraints.base import (
+    CheckedGraph,
+    Constraint,
+    Stage,
+    Violation,
+    check_graph,
+    distinct,
+)
+from torchport.debug.facts import Sizes
+from torchport.debug.internals.aot_eager import aten_calls
+from torchport.debug.nodes import GraphNode, read_nodes
+from torchport.debug.places import with_places_of_inputs
 from torchport.debug.tree import ArtifactTree
+from torchport.errors import CompileError
 
 
 @dataclass
@@ -21,6 +32,9 @@ class Session:
     tree: ArtifactTree | None = None
     graphs: list[CheckedGraph] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
+    """Of every graph; a graph of Dynamo's and the ATen graphs of it may say the same twice, see `distinct_violations`."""
+    faults: list[CompileError] = field(default_factory=list)
+    """What could not be checked, and why: constraints that failed themselves, ATen graphs that could not be made."""
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _count: int = 0
 
@@ -31,13 +45,78 @@ class Session:
             self._count += 1
         return name
 
-    def add(
-        self, name: str, stage: Stage, module: torch.fx.GraphModule
-    ) -> tuple[CheckedGraph, list[Violation]]:
-        """Keeps a graph, and gives it with what in it breaks a constraint."""
-        graph = CheckedGraph(name, stage, tuple(read_nodes(module)))
-        found = check_graph(graph, self.constraints)
+    def forget(self, name: str) -> None:
+        """Drops what was found in a graph that Dynamo gave up to make it anew."""
         with self._lock:
-            self.graphs.append(graph)
-            self.violations.extend(found)
+            self.graphs = [graph for graph in self.graphs if graph.name != name]
+            self.violations = [violation for violation in self.violations if violation.graph != name]
+
+    @property
+    def distinct_violations(self) -> list[Violation]:
+        """The violations, those that only repeat one of another stage or graph left out."""
+        with self._lock:
+            return distinct(self.violations)
+
+    def graph(self, name: str, stage: Stage) -> CheckedGraph | None:
+        with self._lock:
+            found = (graph for graph in self.graphs if (graph.name, graph.stage) == (name, stage))
+            return next(found, None)
+
+    def add(
+        self,
+        name: str,
+        stage: Stage,
+        module: torch.fx.GraphModule,
+        *,
+        constraints: Sequence[Constraint] | None = None,
+        sizes: Sizes | None = None,
+    ) -> tuple[CheckedGraph, list[Violation]]:
+        """Keeps a graph, and gives it with what in it breaks a constraint.
+
+        A graph that was added before, and now comes with other values of its free sizes, is checked anew and kept once.
+        """
+        rules = self.constraints if constraints is None else constraints
+        nodes: Sequence[GraphNode] = read_nodes(module, nested=True, sizes=sizes)
+        if stage == "dynamo" and any(rule.needs_whole_operations for rule in rules):
+            nodes = _with_whole_operations(nodes, self._aten_calls(name, module))
+        if stage in ("forward", "backward", "joint"):
+            nodes = with_places_of_inputs(nodes, module, self.graph(name, "dynamo"))
+        return self.check(CheckedGraph(name, stage, tuple(nodes)), rules)
+
+    def check(
+        self, graph: CheckedGraph, constraints: Sequence[Constraint] | None = None
+    ) -> tuple[CheckedGraph, list[Violation]]:
+        """Keeps nodes that are already read, and gives them with what in them breaks a constraint."""
+        rules = self.constraints if constraints is None else constraints
+        found: list[Violation] = []
+        for rule in rules:
+            try:
+                found.extend(check_graph(graph, [rule]))
+            except CompileError as fault:
+                self.add_fault(fault)
+        order = {node.name: index for index, node in enumerate(graph.nodes)}
+        found.sort(key=lambda violation: order[violation.node])
+        with self._lock:
+            if self.graph(graph.name, graph.stage) is None:
+                self.graphs.append(graph)
+            known = set(self.violations)
+            self.violations.extend(violation for violation in found if violation not in known)
         return graph, found
+
+    def add_fault(self, fault: CompileError) -> None:
+        with self._lock:
+            if str(fault) not in map(str, self.faults):
+                self.faults.append(fault)
+
+    def _aten_calls(self, name: str, module: torch.fx.GraphModule) -> Mapping[str, tuple[str, ...]]:
+        try:
+            return aten_calls(module)
+        except Exception as error:
+            self.add_fault(CompileError("TP1007", f"the ATen operations of {name} are not known: {error}"))
+            return {}
+
+
+def _with_whole_operations(
+    nodes: Sequence[GraphNode], calls: Mapping[str, tuple[str, ...]]
+) -> Sequence[GraphNode]:
+    return [replace(node, known_as=calls.get(node.name, ())) for node in nodes]

@@ -16,7 +16,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from torchport.capture import source
 from torchport.debug.nodes import GraphNode
+from torchport.errors import CompileError
 
 Stage = Literal["dynamo", "forward", "backward", "joint", "outside"]
 """Which graph it is: as Dynamo made it, after AOTAutograd, or operations that ran outside of any graph."""
@@ -54,6 +56,19 @@ class Violation:
         at = f" at {self.source}" if self.source else ""
         return f"{self.constraint}: {self.message} ({self.op}, node {self.node}{inside}{at})"
 
+    @property
+    def fact(self) -> tuple[str, str, str, str | None]:
+        """What it says, whatever graph it says it of: a graph of Dynamo's and the ATen graphs of it repeat each other."""
+        return self.constraint, self.message, self.module, self.source
+
+
+def distinct(violations: Iterable[Violation]) -> list[Violation]:
+    """The violations without those that only repeat what an earlier one says."""
+    first: dict[object, Violation] = {}
+    for violation in violations:
+        first.setdefault(violation.fact, violation)
+    return list(first.values())
+
 
 @dataclass(frozen=True)
 class Found:
@@ -69,6 +84,8 @@ class Constraint(ABC):
     """How reports call it."""
     stages: tuple[Stage, ...] = ("dynamo", "forward", "backward", "outside")
     """The graphs that it is checked on."""
+    needs_whole_operations: bool = False
+    """Whether nodes of Dynamo's graphs are to say in `known_as` which ATen operations they call, none broken down."""
 
     @abstractmethod
     def check(self, graph: CheckedGraph) -> Iterable[Found]:
@@ -79,15 +96,29 @@ class Constraint(ABC):
 
 
 def check_graph(graph: CheckedGraph, constraints: Iterable[Constraint]) -> list[Violation]:
-    """All violations in a graph, in the order of its nodes."""
+    """All violations in a graph, in the order of its nodes. A CompileError names a constraint that itself fails."""
     order = {node.name: index for index, node in enumerate(graph.nodes)}
     found = [
         _violation(graph, constraint, one)
         for constraint in constraints
         if graph.stage in constraint.stages
-        for one in constraint.check(graph)
+        for one in _found_by(constraint, graph)
     ]
     return sorted(found, key=lambda violation: order.get(violation.node, len(order)))
+
+
+def _found_by(constraint: Constraint, graph: CheckedGraph) -> list[Found]:
+    kind = f"{type(constraint).__module__}.{type(constraint).__qualname__}"
+    try:
+        found = list(constraint.check(graph) or ())
+    except Exception as error:
+        message = f"the constraint {kind} raised {type(error).__name__} on {graph.name} ({graph.stage}): {error}"
+        raise CompileError("TP1006", message, where=source.user_line(error)) from error
+    for one in found:
+        if not isinstance(one, Found):
+            message = f"the constraint {kind} gave {one!r}, which is not what self.violated_by gives"
+            raise CompileError("TP1006", message, where=source.definition(type(constraint)))
+    return found
 
 
 def _violation(graph: CheckedGraph, constraint: Constraint, found: Found) -> Violation:

@@ -1,0 +1,59 @@
+"""AOTAutograd in front of graphs that are run as they are: the ATen graphs of a graph of Dynamo's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from torchport.capture.torch_internals import trace_to_aten
+from torchport.debug.internals.needs import Need
+
+NEEDS = (
+    Need("AOTAutograd", "torch._dynamo.backends.common", "aot_autograd", "the mock backend"),
+    Need("boxed functions", "functorch.compile", "make_boxed_func", "the mock backend"),
+    Need("restarts", "torch._dynamo.exc", "TensorifyScalarRestartAnalysis", "the mock backend with free sizes"),
+)
+Run = Callable[..., Any]
+Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Run]
+
+
+def compile_ahead(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], *, forward: Compile, backward: Compile
+) -> Run:
+    """A graph of Dynamo's as graphs of ATen operations; `backward` is called if gradients are wanted."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def boxed(compile: Compile) -> Compile:
+        return lambda graph, given: make_boxed_func(compile(graph, given))
+
+    compiled: Run = aot_autograd(fw_compiler=boxed(forward), bw_compiler=boxed(backward))(module, inputs)
+    return compiled
+
+
+def is_restart(error: BaseException) -> bool:
+    """Whether an error only tells Dynamo to make the graph anew, with other inputs."""
+    from torch._dynamo import exc
+
+    restarts: list[type[BaseException]] = [exc.RestartAnalysis]
+    restarts += [kind for kind in [getattr(exc, "TensorifyScalarRestartAnalysis", None)] if kind is not None]
+    return isinstance(error, tuple(restarts))
+
+
+def aten_calls(module: torch.fx.GraphModule) -> dict[str, tuple[str, ...]]:
+    """For each node of a graph of Dynamo's, the full names of the ATen operations that it calls, none broken down."""
+    inputs = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]
+    calls: dict[str, list[str]] = {}
+    for node in trace_to_aten(module, inputs, pre_dispatch=True).graph.nodes:
+        origins = node.meta.get("from_node")
+        if node.op == "call_function" and origins:
+            calls.setdefault(origins[-1].name, []).append(str(node.target))
+    return {name: tuple(dict.fromkeys(found)) for name, found in calls.items()}
+
+
+def input_number(node: torch.fx.Node) -> int | None:
+    """Which input of Dynamo's graph an input of an ATen graph is; None if it is something else, such as a gradient."""
+    number = getattr(node.meta.get("desc"), "idx", None)
+    return number if isinstance(number, int) and node.name.startswith(("primals_", "arg")) else None
