@@ -29,6 +29,7 @@ from torchport.parity.finding import (
 )
 from torchport.parity.judge import judge_by
 from torchport.parity.metrics import Metrics
+from torchport.parity.operations import operations_by_call
 from torchport.parity.picture import Picture, draw
 from torchport.parity.result import Divergence, Layer, Measured, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, Choice, Judged, RuleBook
@@ -56,6 +57,7 @@ class Again(NamedTuple):
 
 class _Traces(NamedTuple):
     golden: Trace
+    own_golden: Trace
     truth: Trace | None
     lockstep: Trace
     chained: Trace
@@ -74,6 +76,7 @@ def compare_traces(
     operations: Mapping[str, Sequence[str]] | None = None,
     again: Again | None = None,
     pictures: bool = True,
+    own_golden: Path | Trace | None = None,
 ) -> Parity:
     """Judge every call of a port by its own error, and the model's outputs by the chained error.
 
@@ -81,6 +84,8 @@ def compare_traces(
     rule for each value. `judged` is called with each layer as soon as it is judged. `operations` lists
     the operations of a call in the order of execution, for traces that hold them. `again` has what the
     reference computes when it is run again in other ways. Without `pictures`, only layers that fail have one.
+    `own_golden` has what own errors are measured against, if that is not `golden`: what the reference computes from the
+    inputs that each call of the candidate had, for a candidate that cannot be handed golden ones. `truth` is then of it.
     """
     with ExitStack() as stack:
 
@@ -89,6 +94,7 @@ def compare_traces(
 
         traces = _Traces(
             golden=opened(golden),
+            own_golden=opened(golden if own_golden is None else own_golden),
             truth=None if truth is None else opened(truth),
             lockstep=opened(lockstep),
             chained=opened(chained),
@@ -118,7 +124,7 @@ class _Comparison:
         self.culprit: tuple[str, Finding] | None = None
         self.of_golden: dict[tuple[str, float | None, float | None], Metrics] = {}
         """What was measured of the values of a call that are golden tensors themselves, by key and tolerances."""
-        self.nodes = _nodes_by_call(traces, operations)
+        self.nodes = operations_by_call(traces.own_golden, traces.lockstep, calls, operations)
 
     def run(self, events: Iterable[Event]) -> Parity:
         for kind, name in checked_events(events, self.calls):
@@ -210,7 +216,7 @@ class _Comparison:
 
     def _measure_own(self, call: Call, what: str, key: str) -> Finding | None:
         """The verdict on a value in lock-step, or None for an input that is another value handed on unchanged."""
-        golden, lockstep = self.traces.golden, self.traces.lockstep
+        golden, lockstep = self.traces.own_golden, self.traces.lockstep
         stored = golden.resolve(key)
         if key not in lockstep:
             golden.get(key)
@@ -219,7 +225,8 @@ class _Comparison:
         truth = self.traces.truth
         distance = truth.get(stored) if truth is not None and truth.has(stored) else None
         coarser = self.again.coarser.get(key)
-        return self._judged(call, what, key, lockstep.get(key), self.rules.own, distance, coarser)
+        pair = golden.get(key), lockstep.get(key)
+        return self._judged(call, what, key, *pair, self.rules.own, distance, coarser)
 
     def _measure_chained(self, call: Call, what: str, key: str) -> Finding:
         chained = self.traces.chained
@@ -227,21 +234,23 @@ class _Comparison:
         if stored not in chained:
             return missing(call, what, key)
         end = self.again.ends.get(key)
-        distance = None if end is None else residual(self.traces.golden.get(key), end)
+        golden = self.traces.golden.get(key)
+        distance = None if end is None else residual(golden, end)
         coarser = self.again.coarser_ends.get(key)
-        return self._judged(call, what, key, chained.get(stored), self.rules.chained, distance, coarser)
+        pair = golden, chained.get(stored)
+        return self._judged(call, what, key, *pair, self.rules.chained, distance, coarser)
 
     def _judged(
         self,
         call: Call,
         what: str,
         key: str,
+        golden: torch.Tensor,
         candidate: torch.Tensor,
         choose: Choice,
         distance: torch.Tensor | None,
         coarser: torch.Tensor | None,
     ) -> Finding:
-        golden = self.traces.golden.get(key)
         rule = choose(Judged(key, dtypes.name_of(golden.dtype), dtypes.name_of(candidate.dtype)))
         is_golden = _is_same_memory(golden, candidate)
         known = self.of_golden.get((key, rule.rtol, rule.atol)) if is_golden and distance is None else None
@@ -287,7 +296,7 @@ class _Comparison:
         )
 
     def _picture(self, own: Measured) -> Picture | None:
-        return draw(self.traces.golden.get(own.key), self.traces.lockstep.get(own.key), own.golden_max)
+        return draw(self.traces.own_golden.get(own.key), self.traces.lockstep.get(own.key), own.golden_max)
 
     def _nothing(self, call: Call, found: list[Finding]) -> str | None:
         """The reason why nothing was compared for a call, or None if something was."""
@@ -295,7 +304,7 @@ class _Comparison:
             return None
         if not call.outputs:
             return "returns no tensor"
-        return f"returns {self.traces.golden.resolve(call.outputs[0])} as it is"
+        return f"returns {self.traces.own_golden.resolve(call.outputs[0])} as it is"
 
     def _divergence(self, outputs: list[Finding]) -> Divergence | None:
         if self.culprit is not None:
@@ -323,19 +332,6 @@ class _Comparison:
             metrics=finding.measured,
             key=finding.key,
         )
-
-
-def _nodes_by_call(traces: _Traces, operations: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The keys of the operations that both traces hold, by call, in the order of execution."""
-    nodes: dict[str, list[str]] = defaultdict(list)
-    for key in traces.lockstep:
-        call, slash, _ = key.rpartition("/")
-        if slash and key in traces.golden:
-            nodes[call].append(key)
-    for call, keys in nodes.items():
-        place = {f"{call}/{node}": index for index, node in enumerate(operations.get(call, ()))}
-        keys.sort(key=lambda key: (place.get(key, len(place)), key))
-    return nodes
 
 
 def _is_same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:

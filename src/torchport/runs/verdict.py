@@ -50,6 +50,8 @@ class RunTraces:
     truth: Path | Trace | None
     lockstep: Path | Trace
     chained: Path | Trace
+    own_golden: Path | Trace | None = None
+    """What own errors are measured against, if that is not `golden`."""
 
     @classmethod
     def of(cls, files: RunFolder) -> RunTraces:
@@ -93,6 +95,7 @@ def compare_run(
             again=again,
             pictures=pictures,
             judged=judged,
+            own_golden=found.own_golden,
         )
 
     with steps.step("compare", "comparing every layer"):
@@ -151,7 +154,7 @@ def _arithmetics(parity: Parity, traces: RunTraces, reference: Reference, asked:
     if traces.truth is None:
         return {}
     with (
-        _opened(traces.golden) as golden,
+        _opened(traces.own_golden or traces.golden) as golden,
         _opened(traces.truth) as truth,
         _opened(traces.lockstep) as lockstep,
     ):

@@ -1,0 +1,95 @@
+"""The graphs that torch.compile makes of a model, as ATen operations, with the tensors that each was given."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from torchport.debug.internals import observing
+
+Stage = Literal["forward", "backward"]
+
+
+@dataclass
+class CapturedGraph:
+    """One graph, and the inputs of its first run."""
+
+    number: int
+    stage: Stage
+    module: torch.fx.GraphModule
+    inputs: tuple[Any, ...] = ()
+    runs: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"graph {self.number} {self.stage}"
+
+
+@dataclass
+class Capturing:
+    """A backend that runs graphs as eager PyTorch does, and keeps them in the order in which they first run."""
+
+    decompositions: Mapping[Any, Any]
+    graphs: list[CapturedGraph] = field(default_factory=list)
+    _count: int = 0
+
+    def backend(self, module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        number = self._count
+        self._count += 1
+        stages: list[Stage] = ["forward", "backward"]
+        compilers = [self._compiler(number, stage) for stage in stages]
+        compile: Any = observing.aten_backend(*compilers, self.decompositions)
+        compiled: Callable[..., Any] = compile(module, inputs)
+        return compiled
+
+    def _compiler(self, number: int, stage: Stage) -> observing.Compile:
+        def compile(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+            graph = CapturedGraph(number, stage, without_dead_code(copy.deepcopy(module)))
+
+            def run(*given: Any) -> Any:
+                if graph.runs == 0:
+                    graph.inputs = tuple(same_layout(one) for one in given)
+                    self.graphs.append(graph)
+                graph.runs += 1
+                return torch.fx.Interpreter(graph.module).run(*given)
+
+            return run
+
+        return compile
+
+
+def without_dead_code(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The graph without operations that nothing reads, also such as draw random numbers."""
+    for node in reversed(list(module.graph.nodes)):
+        if node.op in ("call_function", "get_attr") and not node.users and not _is_mutable(node):
+            module.graph.erase_node(node)
+    module.recompile()
+    return module
+
+
+def _is_mutable(node: torch.fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and (schema is None or schema.is_mutable)
+
+
+def same_layout(value: Any) -> Any:
+    """A copy of a tensor with the same strides; anything else as it is."""
+    if not isinstance(value, Tensor):
+        return value
+    tensor = value.detach()
+    if tensor.numel() == 0 or tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
+        return tensor.clone()
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    memory = torch.as_strided(tensor, (reach,), (1,)).clone()
+    return torch.as_strided(memory, tensor.shape, tensor.stride(), 0)
+
+
+def graphs_in_order(graphs: list[CapturedGraph]) -> Iterator[CapturedGraph]:
+    """Forward graphs as they ran, then backward graphs as they ran."""
+    yield from (graph for graph in graphs if graph.stage == "forward")
+    yield from (graph for graph in graphs if graph.stage == "backward")

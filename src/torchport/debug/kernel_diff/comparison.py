@@ -1,0 +1,195 @@
+"""One comparison: the graphs are captured, given to the backend, computed again by eager PyTorch, and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchport.arithmetic.classes import Arithmetic
+from torchport.candidates.stored_tensors import Scratch
+from torchport.debug.comparing import ComparisonConfig
+from torchport.debug.internals import observing
+from torchport.debug.kernel_diff import notes
+from torchport.debug.kernel_diff.candidate import CompiledPair, compile_pair, run_pair, runs_in_eager
+from torchport.debug.kernel_diff.captured import CapturedGraph, Capturing, graphs_in_order
+from torchport.debug.kernel_diff.deadline import within
+from torchport.debug.kernel_diff.judging import Judgement, judge
+from torchport.debug.kernel_diff.measuring import MeasuredGraph, Values
+from torchport.debug.kernel_diff.planning import GraphPlan, add_call, add_to, call_of_step, plan_graph
+from torchport.debug.kernel_diff.route import Route
+from torchport.debug.kernel_diff.steps import draws_random_numbers, read_steps
+from torchport.debug.kernel_diff.whole_model import ModelRun, WholeModel
+from torchport.debug.kernel_diff.whole_values import (
+    WholeRuns,
+    add_values,
+    gradient_calls,
+    keyed,
+    root_call,
+    surplus_gradients,
+)
+from torchport.errors import CompileError
+from torchport.events import Steps
+from torchport.runs.report import Report
+from torchport.trace.plan import Plan
+
+
+@dataclass
+class Compiled:
+    """What was captured of a model and compiled of it, to be run any number of times."""
+
+    plans: list[GraphPlan] = field(default_factory=list)
+    pairs: dict[str, CompiledPair] = field(default_factory=dict)
+    """By the name of the graph."""
+    model: Callable[..., Any] | None = None
+    """What torch.compile made of the model."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """By graph, or by the model, why the backend has nothing for it."""
+    is_stuck: bool = False
+    """Whether the backend hangs, so that it is not asked again."""
+
+    @property
+    def has_random_numbers(self) -> bool:
+        return any(draws_random_numbers(step.node) for plan in self.plans for step in plan.steps)
+
+
+@dataclass
+class Comparison:
+    whole: WholeModel
+    route: Route
+    name: str
+    config: ComparisonConfig
+    arithmetic: Arithmetic
+    compiled: Compiled = field(default_factory=Compiled)
+    steps: Steps = field(default_factory=Steps)
+
+    def prepare(self) -> None:
+        """Captures the graphs and has them compiled. What the backend fails at is kept for the report."""
+        with self.steps.step("capture", "capturing the graphs"):
+            graphs = self._captured()
+        names = {id(module): path for path, module in self.whole.model.named_modules()}
+        is_only = len({graph.number for graph in graphs}) == 1
+        self.compiled.plans = [
+            plan_graph(graph, read_steps(graph, names), self.name, is_only) for graph in graphs
+        ]
+        with self.steps.step("build", "compiling every graph"):
+            for plan in self.compiled.plans:
+                if plan.steps:
+                    self._attempt(plan.graph.name, lambda: self._compile(plan))  # noqa: B023
+            self.compiled.model = self._compiled_model()
+
+    def _captured(self) -> list[CapturedGraph]:
+        with observing.compiling(is_observed=True):
+            capturing = Capturing(self.route.decompositions)
+            model: Any = torch.compile(self.whole.model, backend=capturing.backend, dynamic=False)
+            try:
+                self.whole.run(model)
+            except Exception as error:
+                message = f"{self.name} cannot be captured: {notes.said(error)}"
+                raise CompileError("TP1021", message) from error
+        return list(graphs_in_order(capturing.graphs))
+
+    def _compile(self, plan: GraphPlan) -> None:
+        self.compiled.pairs[plan.graph.name] = compile_pair(self.route, plan.graph, plan.steps)
+
+    def _compiled_model(self) -> Callable[..., Any]:
+        compiled: Any = torch.compile(self.whole.model, backend=self.route.backend, dynamic=False)
+        return compiled
+
+    def _attempt(self, what: str, work: Callable[[], Any]) -> Any:
+        """What the backend is asked for; None if it fails, or has hung before."""
+        if self.compiled.is_stuck:
+            self.compiled.failures.setdefault(what, "the backend hung before")
+            return None
+        try:
+            return within(self.config.timeout_s, f"{self.route.name} on {what}", work)
+        except CompileError as error:
+            self.compiled.is_stuck = error.code == "TP1022"
+            self.compiled.failures.setdefault(what, notes.said(error))
+        except Exception as error:
+            self.compiled.failures.setdefault(what, f"{type(error).__name__}: {notes.said(error)}")
+        return None
+
+    def run(self, scratch: Scratch, out: Path | None) -> Report:
+        """Runs everything once, and judges it."""
+        values = Values(scratch.store(), scratch.store(), scratch.store(), scratch.store())
+        with self.steps.step("run", "running every graph"):
+            measured = [one for plan in self.compiled.plans if (one := self._measured(plan, values, scratch))]
+            runs = self._whole_runs()
+        add_values(values, runs, self.name)
+        judgement = self._judgement(values, measured, runs)
+        given = (self.route.name, self.config.rules, self.arithmetic)
+        report = judge(judgement, *given, self.steps, out)
+        return notes.completed(report, self, measured, runs, out)
+
+    def _measured(self, plan: GraphPlan, values: Values, scratch: Scratch) -> MeasuredGraph | None:
+        pair = self.compiled.pairs.get(plan.graph.name)
+        if pair is None:
+            return None
+        run = self._attempt(
+            plan.graph.name, lambda: run_pair(pair, plan.graph, plan.steps, scratch.store())
+        )
+        if run is None:
+            return None
+        found = MeasuredGraph(plan, run, values, scratch.store)
+        found.measure()
+        return found
+
+    def runs_in_eager(self, one: MeasuredGraph) -> bool:
+        """Whether nothing but eager PyTorch computes a graph, whose values are then what eager gives, mostly."""
+        compared = [step for step in one.plan.steps if step.left_out is None]
+        if self.route.says_it_runs_no_kernels:
+            return True
+        if not compared or one.equal < 0.9 * len(compared):
+            return False
+        pair = self.compiled.pairs[one.plan.graph.name]
+        return bool(
+            self._attempt(one.plan.graph.name, lambda: runs_in_eager(pair, one.plan.graph, one.plan.steps))
+        )
+
+    def _whole_runs(self) -> WholeRuns:
+        def run() -> ModelRun:
+            with observing.compiling(is_observed=False):
+                return self.whole.run(self.compiled.model)
+
+        return WholeRuns(self.whole.run(), self.whole.in_float64(), self._attempt(self.name, run))
+
+    def _judgement(self, values: Values, measured: list[MeasuredGraph], runs: WholeRuns) -> Judgement:
+        model = self.whole.model
+        plan = Plan(self.name, events=[("enter", self.name)])
+        order: list[str] = []
+        types = {}
+        for one in measured:
+            order += add_to(plan, one.plan, values.uncompared)
+            for step in one.plan.steps:
+                call = call_of_step(one.plan, step, _parent(one.plan, step.node.name))
+                types[call.name] = (call.type, call.source, call.parent or self.name)
+        gradients = gradient_calls(model, runs, self.name)
+        for call in gradients:
+            add_call(plan, call)
+        plan.calls[self.name] = root_call(model, runs, self.name)
+        plan.events.append(("exit", self.name))
+        order += [*(call.name for call in gradients), self.name]
+
+        def emulate(arithmetic: Arithmetic, calls: Collection[str]) -> Mapping[str, Tensor]:
+            found = {key: v for one in measured for key, v in one.emulated(arithmetic, calls).items()}
+            if {self.name, *(call.name for call in gradients)} & set(calls):
+                found |= keyed(self.whole.emulated(arithmetic), self.name)
+            return found
+
+        def ends(arithmetic: Arithmetic | None) -> Mapping[str, Tensor]:
+            return keyed(runs.truth if arithmetic is None else self.whole.emulated(arithmetic), self.name)
+
+        is_random = self.compiled.has_random_numbers
+        whole = [self.name, *(call.name for call in gradients), *(one.plan.scope.name for one in measured)]
+        return Judgement(
+            plan, values, order, emulate, ends, types, surplus_gradients(runs, self.name), whole if is_random else ()
+        )
+
+
+def _parent(plan: GraphPlan, node: str) -> str:
+    return plan.names[node].rpartition("/")[0]

@@ -1,0 +1,143 @@
+"""Computing the operations of a graph again by eager PyTorch: from the backend's values, or from the inputs on.
+
+In: the values that the backend gave. Out: what eager gives from the same inputs, for single operations, for the
+operations of a module in a row, and for a whole graph; in the graph's own dtypes, in float64, or as a class of arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchport.arithmetic.classes import Arithmetic
+from torchport.arithmetic.emulation import Emulated
+from torchport.candidates import precision
+from torchport.debug.kernel_diff.captured import CapturedGraph
+from torchport.debug.kernel_diff.steps import Step, outputs_of
+
+Mode = Callable[[], AbstractContextManager[Any]]
+ValueOf = Callable[[torch.fx.Node], Any]
+
+
+class NotComputable(Exception):
+    """An operation cannot be computed from the backend's values."""
+
+
+def as_it_is() -> AbstractContextManager[Any]:
+    return nullcontext()
+
+
+def in_float64() -> AbstractContextManager[Any]:
+    return precision.in_float64(nn.Module())
+
+
+def as_class(arithmetic: Arithmetic) -> Mode:
+    return lambda: Emulated(arithmetic)
+
+
+@dataclass
+class Computing:
+    """A graph, the values that the backend gave for it, and what else a node may read."""
+
+    graph: CapturedGraph
+    steps: Sequence[Step]
+    values: Mapping[str, Tensor]
+    plain: dict[str, Any] = field(default_factory=dict)
+    """By node, what the backend does not give: numbers that are no tensors, such as sizes, and seeds."""
+
+    def __post_init__(self) -> None:
+        nodes = self.graph.module.graph.nodes
+        inputs = [node.name for node in nodes if node.op == "placeholder"]
+        self.inputs = dict(zip(inputs, self.graph.inputs, strict=True))
+        self.fed = {value.name for step in self.steps if step.left_out is not None for value in step.values}
+        """Nodes that eager PyTorch does not compute again."""
+
+    def one(self, step: Step, mode: Mode = as_it_is) -> list[Any]:
+        """The tensors that one operation gives, from the backend's values."""
+        with torch.no_grad(), mode():
+            return step.parts(self._computed(step.node, self._given))
+
+    def in_a_row(self, steps: Sequence[Step], wanted: Sequence[torch.fx.Node], mode: Mode) -> list[Any]:
+        """The values of some nodes, from operations of which each works on what those before it have computed."""
+        known: dict[str, Any] = {}
+
+        def value_of(node: torch.fx.Node) -> Any:
+            return known[node.name] if node.name in known else self._given(node)
+
+        with torch.no_grad(), mode():
+            for step in steps:
+                if step.left_out is None:
+                    result = self._computed(step.node, value_of)
+                    named = zip(step.values, step.parts(result), strict=True)
+                    known |= {value.name: part for value, part in named}
+        return [known.get(node.name, self.values.get(node.name)) for node in wanted]
+
+    def whole(self, mode: Mode = as_it_is, keep: Callable[[str, Any], None] | None = None) -> list[Any]:
+        """The outputs of the graph, from its inputs on. `keep` is given every tensor by the name of its node."""
+        nodes = list(self.graph.module.graph.nodes)
+        left = Counter(reader for node in nodes for reader in _names(node.all_input_nodes))
+        known: dict[str, Any] = {}
+
+        def value_of(node: torch.fx.Node) -> Any:
+            return known[node.name] if node.name in known else self._given(node)
+
+        with torch.no_grad(), mode():
+            for node in nodes:
+                if node.op != "call_function":
+                    continue
+                is_fed = node.name in self.fed and node.name in self.values
+                known[node.name] = self._given(node) if is_fed else self._computed(node, value_of)
+                if keep is not None:
+                    keep(node.name, known[node.name])
+                left.subtract(_names(node.all_input_nodes))
+                for name in _names(node.all_input_nodes):
+                    if left[name] <= 0:
+                        known.pop(name, None)
+        return [value_of(node) if isinstance(node, torch.fx.Node) else node for node in outputs_of(self.graph)]
+
+    def _computed(self, node: torch.fx.Node, value_of: ValueOf) -> Any:
+        target: Any = node.target
+        args = torch.fx.node.map_arg(node.args, value_of)
+        kwargs = torch.fx.node.map_arg(node.kwargs, value_of)
+        return target(*args, **kwargs)
+
+    def _given(self, node: torch.fx.Node) -> Any:
+        """The value of a node that is not computed here: an input, a constant, or what the backend gave."""
+        if node.name in self.inputs:
+            return self.inputs[node.name]
+        if node.op == "get_attr":
+            return attribute(self.graph.module, str(node.target))
+        if node.name in self.values:
+            return _laid_out(self.values[node.name], node)
+        if node.name in self.plain:
+            return self.plain[node.name]
+        raise NotComputable(f"the backend gives no value for {node.name}, which it reads")
+
+
+def attribute(module: nn.Module, path: str) -> Any:
+    found: Any = module
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _names(nodes: Iterable[torch.fx.Node]) -> list[str]:
+    return [node.name for node in nodes]
+
+
+def _laid_out(value: Tensor, node: torch.fx.Node) -> Tensor:
+    """A value where the graph has it, and with the strides that it has there: operations such as views depend on them."""
+    expected: Tensor = node.meta["val"]
+    value = value.to(expected.device)
+    strides = tuple(int(stride) for stride in expected.stride())
+    is_same = value.stride() == strides or value.shape != expected.shape
+    if is_same or any(stride == 0 and size > 1 for stride, size in zip(strides, value.shape, strict=True)):
+        return value
+    made = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
+    return made.copy_(value)

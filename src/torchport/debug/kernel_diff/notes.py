@@ -1,0 +1,83 @@
+"""What a report says beside its verdict: what observing changed, what was left out, why nothing is proven."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from torchport.debug.kernel_diff.measuring import MeasuredGraph
+from torchport.debug.kernel_diff.steps import outputs_of
+from torchport.debug.kernel_diff.whole_values import WholeRuns
+from torchport.runs.report import Report
+
+if TYPE_CHECKING:
+    from torchport.debug.kernel_diff.comparison import Comparison
+
+LONGEST = 300
+NO_KERNEL = "no kernel ran: eager PyTorch computed every operation, so nothing is proven"
+
+
+def said(error: BaseException) -> str:
+    """What an error says, on one line."""
+    text = " ".join(str(getattr(error, "message", None) or error).split())
+    return (text or type(error).__name__)[:LONGEST]
+
+
+def completed(
+    report: Report, comparison: Comparison, measured: list[MeasuredGraph], runs: WholeRuns, out: Path | None
+) -> Report:
+    """The report with its notes. It does not pass if the backend failed somewhere, or ran no kernel."""
+    stopped = "; ".join(f"{what}: {why}" for what, why in comparison.compiled.failures.items()) or None
+    eager = [one for one in measured if comparison.runs_in_eager(one)]
+    found = [*report.notes, *_notes(comparison, measured)]
+    if eager and len(eager) == len(measured):
+        stopped = "; ".join(filter(None, (NO_KERNEL, stopped)))
+    elif eager:
+        names = ", ".join(one.plan.graph.name for one in eager)
+        found.append(f"eager PyTorch computed every operation of {names}: nothing is proven of it")
+    if not measured:
+        stopped = stopped or "torch.compile made no graph of the model, so nothing of the backend ran"
+    is_proven = stopped is None and report.status == "pass"
+    status = report.status if is_proven or report.first_divergence is not None else "error"
+    update: dict[str, Any] = {"notes": tuple(found), "stopped": stopped, "status": status}
+    report = report.model_copy(update=update)
+    if out is not None and report.report is not None:
+        report.write(Path(report.report))
+    return report
+
+
+def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[str]:
+    for one in measured:
+        yield from _on_observing(one)
+        if one.plan.graph.runs > 1:
+            yield f"{one.plan.graph.name} ran {one.plan.graph.runs} times: its first run was compared"
+    whys = Counter(step.left_out for one in measured for step in one.plan.steps if step.left_out is not None)
+    for why, number in whys.items():
+        yield f"{number} operation{'s are' if number > 1 else ' is'} not compared: {why}"
+
+
+def _on_observing(one: MeasuredGraph) -> Iterator[str]:
+    """What was otherwise when every value had to be kept."""
+    observed, alone = one.run.kernels
+    name = one.plan.graph.name
+    if observed is not None and observed != alone:
+        yield f"{name}: observing every value changed the fusion: {observed} kernels in place of {alone}"
+    differing = sum(_differs(one, index) for index in range(len(one.plan.scope.outputs)))
+    if differing:
+        number = len(one.plan.scope.outputs)
+        yield f"{name}: {differing} of {number} outputs are not bit by bit the same when nothing is observed"
+
+
+def _differs(one: MeasuredGraph, index: int) -> bool:
+    node = one.plan.scope.outputs[index]
+    place = outputs_of(one.plan.graph).index(node)
+    alone = None if one.run.outputs is None else one.run.outputs[place]
+    observed = one.run.values.get(node.name)
+    if not isinstance(alone, Tensor) or observed is None or alone.shape != observed.shape:
+        return False
+    same = (alone.cpu() == observed.cpu()) | ((alone != alone).cpu() & (observed != observed).cpu())
+    return not bool(same.all())

@@ -1,0 +1,105 @@
+"""The model from end to end: its outputs, and the gradients of its parameters and inputs, by name.
+
+In: the model, or what torch.compile made of it. Nothing is observed, so this is what a user gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchport.arithmetic.classes import Arithmetic
+from torchport.arithmetic.emulation import Emulated
+from torchport.candidates import leaves, precision
+from torchport.candidates.losses import Loss, starts_of
+from torchport.capture.random_numbers import random_numbers_kept
+from torchport.capture.state import state_kept
+from torchport.debug.kernel_diff.route import synchronize
+
+SEED = 0
+
+
+@dataclass
+class ModelRun:
+    outputs: list[Tensor] = field(default_factory=list)
+    structure: Any = ()
+    gradients: dict[str, Tensor | None] = field(default_factory=dict)
+    """By the name of a parameter or input."""
+
+
+@dataclass(frozen=True)
+class WholeModel:
+    model: nn.Module
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    gradients: bool
+    loss: Loss | None
+
+    def run(self, call: Callable[..., Any] | None = None) -> ModelRun:
+        """One pass forward and, if gradients are compared, one back; the model is left as it was.
+
+        `call` is what torch.compile made of the model; without it the model itself is run.
+        """
+        with self.undisturbed(), torch.set_grad_enabled(self.gradients):
+            return self._run(self.model if call is None else call)
+
+    def in_float64(self) -> ModelRun | None:
+        return self._in(precision.in_float64(self.model), torch.float64)
+
+    def emulated(self, arithmetic: Arithmetic) -> ModelRun | None:
+        return self._in(Emulated(arithmetic), None)
+
+    def _in(self, mode: AbstractContextManager[Any], dtype: torch.dtype | None) -> ModelRun | None:
+        """The run within a mode; None if the model cannot be run so."""
+        try:
+            with self.undisturbed(), torch.set_grad_enabled(self.gradients), mode:
+                return self._run(self.model, dtype)
+        except (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError):
+            return None
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Within, random numbers start anew; afterwards the model and all random numbers are as they were."""
+        with random_numbers_kept(self.model), state_kept(self.model, runs=False):
+            torch.manual_seed(SEED)
+            yield
+
+    def _run(self, call: Callable[..., Any], dtype: torch.dtype | None = None) -> ModelRun:
+        args, kwargs = leaves.copied((self.args, dict(self.kwargs)), lambda one: self._input(one, dtype))
+        result = call(*args, **kwargs)
+        found = leaves.tensors(result)
+        run = ModelRun([tensor.detach() for _, tensor in found], leaves.structure(result))
+        if self.gradients:
+            run.gradients = self._gradients(result, leaves.tensors((args, kwargs)))
+        synchronize()
+        return run
+
+    def _input(self, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
+        is_float = tensor.is_floating_point()
+        copied = tensor.detach().clone().to(dtype) if dtype and is_float else tensor.detach().clone()
+        return copied.requires_grad_(self.gradients and (is_float or tensor.is_complex()))
+
+    def _gradients(self, result: Any, inputs: list[tuple[leaves.Path, Tensor]]) -> dict[str, Tensor | None]:
+        wanted = {name: one for name, one in self.model.named_parameters() if one.requires_grad}
+        wanted |= {name_of_input(path): one for path, one in inputs if one.requires_grad}
+        starts = [(start, gradient) for start, gradient in starts_of(result, self.loss) if _has_gradient(start)]
+        if not starts or not wanted:
+            return {}
+        ends, given = zip(*starts, strict=True)
+        found = torch.autograd.grad(ends, list(wanted.values()), given, allow_unused=True)
+        return dict(zip(wanted, found, strict=True))
+
+
+def _has_gradient(start: Any) -> bool:
+    return isinstance(start, Tensor) and start.requires_grad
+
+
+def name_of_input(path: leaves.Path) -> str:
+    """`input 0`, `input 'mask'`, `input 'cache'[1]`: by position, or by the name of the argument."""
+    first, *rest = path[1:]
+    return f"input {first!r}{''.join(f'[{part!r}]' for part in rest)}"
