@@ -1,0 +1,1 @@
+"""Backends of torch.compile that look at graphs before they run or compile them."""
