@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +16,7 @@ import torch
 from torchport.errors import DiskError
 from torchport.files import write_atomically
 
+_LOG = logging.getLogger("torchport.debug")
 FOLDERS = (
     "fx_graphs",
     "aot_graphs",
@@ -48,6 +52,20 @@ class ArtifactTree:
     problems: list[str] = field(default_factory=list)
     """What could not be written, and why."""
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    _together: int = 0
+    """How many blocks are open whose files the index gets at their end."""
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Files that are written within are noted in the index at the end, all at once."""
+        with self._lock:
+            self._together += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._together -= 1
+                self.write_index()
 
     def write(
         self, folder: str, file: str, data: str | bytes, what: str, graph: str | None = None
@@ -60,7 +78,7 @@ class ArtifactTree:
             try:
                 write_atomically(path, data)
             except DiskError as error:
-                self.problems.append(error.message)
+                self.add_problem(error.message)
                 return None
             self.note(path, what, graph)
         return path
@@ -75,6 +93,8 @@ class ArtifactTree:
 
     def write_index(self) -> None:
         with self._lock:
+            if self._together:
+                return
             content = {
                 "schema": 1,
                 "kind": KIND,
@@ -87,5 +107,11 @@ class ArtifactTree:
             try:
                 write_atomically(self.path / INDEX, json.dumps(content, indent=2) + "\n")
             except DiskError as error:
-                if error.message not in self.problems:
-                    self.problems.append(error.message)
+                self.add_problem(error.message)
+
+    def add_problem(self, problem: str) -> None:
+        """Notes what is missing in the tree, and why; the first time also in the log."""
+        with self._lock:
+            if problem not in self.problems:
+                self.problems.append(problem)
+                _LOG.warning("%s", problem)

@@ -192,14 +192,14 @@ def _drawn(sketch: Sketch, room: int) -> tuple[dict[str, Any], int]:
         "name": [box.name for box in sketch.boxes],
         "label": [box.label for box in sketch.boxes],
     }
-    taken = _places(sketch)
+    taken = places(sketch)
     if len(sketch.boxes) > MOST_BOXES or taken > min(MOST_PLACES, room):
         many = f"{len(sketch.boxes)} boxes and {len(sketch.edges)} edges"
         return {**drawing, "skipped": f"The graph of this module is not drawn: it has {many}."}, 0
-    return {**drawing, **_layout(sketch)}, taken
+    return {**drawing, **layout(sketch)}, taken
 
 
-def _places(sketch: Sketch) -> int:
+def places(sketch: Sketch) -> int:
     """The number of boxes and of rows that edges pass through, if every box is as high up as its inputs allow."""
     rows = [0] * len(sketch.boxes)
     for start, end in sketch.edges:
@@ -207,7 +207,7 @@ def _places(sketch: Sketch) -> int:
     return len(rows) + sum(rows[end] - rows[start] - 1 for start, end in sketch.edges)
 
 
-def _layout(sketch: Sketch) -> dict[str, Any]:
+def layout(sketch: Sketch) -> dict[str, Any]:
     from grandalf.graphs import Edge, Vertex
     from grandalf.graphs import Graph as Drawn
     from grandalf.layouts import SugiyamaLayout
