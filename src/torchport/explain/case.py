@@ -19,7 +19,16 @@ from torchport.explain.noted_run import CANNOT_COMPUTE, NotedRun
 from torchport.explain.slice import Slice
 
 Tensors = dict[str, torch.Tensor]
-_SIZES = {"size", "shape", "normalized_shape", "split_sizes", "split_size", "output_size", "groups", "end"}
+SIZE_ARGUMENTS = {
+    "size",
+    "shape",
+    "normalized_shape",
+    "split_sizes",
+    "split_size",
+    "output_size",
+    "groups",
+    "end",
+}
 """The arguments that are sizes of axes; an axis, a stride and the like have other names."""
 _TRIED_SIZES = (1, 2, 3, 4, 8)
 
@@ -112,7 +121,7 @@ def _with_sizes(node: g.Node, old: int, new: int) -> g.Node:
         return node
 
     def changed(name: str, value: Any) -> Any:
-        if name not in _SIZES:
+        if name not in SIZE_ARGUMENTS:
             return value
         return g.map_args(value, lambda item: new if type(item) is int and item == old else item)
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torchport.errors import ReportError
 from torchport.explain.bench import Trial
 from torchport.explain.case import Case, computed
+from torchport.explain.literals import INLINE, tensor_text
 from torchport.explain.python import function_of, weight_names
 from torchport.files import write_atomically
 from torchport.parity.judge import allowance
@@ -23,9 +24,6 @@ from torchport.parity.result import Divergence
 from torchport.targets.base import Repro
 from torchport.trace.residual import residual
 from torchport.trace.writing import write_tensors
-
-_INLINE = 256
-"""Numbers that a script holds itself; more are in a file beside it."""
 
 
 class Minified(BaseModel):
@@ -103,7 +101,7 @@ def _run(script: Path, *arguments: str) -> str:
 
 def _script(case: Case, culprit: Divergence, made: Repro, folder: Path) -> str:
     weights = {word: case.weights[name] for word, name in weight_names(case.graph).items()}
-    if case.elements <= _INLINE:
+    if case.elements <= INLINE:
         given, known = _inline(case.inputs), _inline(weights)
     else:
         tensors = {f"input/{n}": t for n, t in case.inputs.items()} | {
@@ -125,17 +123,8 @@ def _script(case: Case, culprit: Divergence, made: Repro, folder: Path) -> str:
 
 
 def _inline(tensors: dict[str, torch.Tensor]) -> str:
-    lines = []
-    for name, tensor in tensors.items():
-        values = tensor.flatten().tolist()
-        text = f"torch.tensor({_numbers(values)}, dtype={tensor.dtype}).reshape({list(tensor.shape)})"
-        lines.append(f'    "{name}": {text},')
+    lines = [f'    "{name}": {tensor_text(tensor)},' for name, tensor in tensors.items()]
     return "\n".join(["{", *lines, "}"]) if lines else "{}"
-
-
-def _numbers(values: list[float]) -> str:
-    text = ", ".join(f"{value:.9g}" if isinstance(value, float) else repr(value) for value in values)
-    return f"[{text}]".replace("nan", 'float("nan")').replace("inf", 'float("inf")')
 
 
 def _from_file(kind: str, tensors: dict[str, torch.Tensor]) -> str:

@@ -1,0 +1,37 @@
+"""What a try of the minifier needs of torch.compile: nothing remembered of earlier tries, and no threads of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from torchport.debug.internals.needs import Need
+
+NEEDS = (
+    Need("Inductor's settings", "torch._inductor.config", "force_disable_caches", "tries that use no cache"),
+    Need("compile threads", "torch._inductor.config", "compile_threads", "tries in a process of their own"),
+    Need("fake tensors", "torch._subclasses", "FakeTensor", "inputs that have no values"),
+)
+
+
+@contextmanager
+def nothing_remembered() -> Iterator[None]:
+    """Within, torch.compile knows of no graph compiled before, and reads and writes no cache of Inductor's."""
+    from torch._inductor import config
+
+    torch.compiler.reset()
+    try:
+        # Threads of a pool that was started before a fork are not there after it, and would be waited for.
+        with config.patch(force_disable_caches=True, compile_threads=1):
+            yield
+    finally:
+        torch.compiler.reset()
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has no values."""
+    from torch._subclasses import FakeTensor
+
+    return tensor.device.type == "meta" or isinstance(tensor, FakeTensor)
