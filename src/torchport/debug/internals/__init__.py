@@ -1,0 +1,1 @@
+"""The one door to private parts of torch that debugging needs: a small file a part, imported where it is used."""
