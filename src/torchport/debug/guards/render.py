@@ -1,0 +1,184 @@
+"""A `GuardReport` as text for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from torchport.debug.guards.model import Compilation, FailedGuard, GraphBreak, Guard, GuardReport, Place
+
+WIDTH = 110
+
+
+def render(report: GuardReport, guards: bool = False) -> str:
+    sections = [
+        [headline(report)],
+        list(_graphs(report, guards)),
+        list(_breaks(report)),
+        list(_recompilations(report)),
+        list(_limits(report)),
+        list(_skipped(report)),
+        list(_failures(report)),
+        [line for note in report.notes for line in _wrapped(f"note: {note}", "")],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def headline(report: GuardReport) -> str:
+    """All counts in one line."""
+    counts = [
+        _count(len(report.graphs), "graph"),
+        _count(len(report.breaks), "graph break"),
+        _count(len(report.recompilations), "recompilation"),
+    ]
+    if report.limits:
+        counts.append(f"the recompile limit reached {_times(len(report.limits))}")
+    if report.skipped:
+        counts.append(_count(len(report.skipped), "function") + " skipped")
+    if report.failures:
+        counts.append(_count(len(report.failures), "failure"))
+    calls = f" in {_count(report.calls, 'call')}" if report.calls else ""
+    return f"{report.subject}{calls}: {', '.join(counts)}; compiled for {report.compile_seconds:.2f} s"
+
+
+def _graphs(report: GuardReport, guards: bool) -> Iterator[str]:
+    shown = [one for one in report.compilations if one.outcome == "compiled"]
+    if not shown:
+        return
+    yield "graphs"
+    names = [f"{one.compile_id}  {one.name}" for one in shown]
+    width = max(map(len, names))
+    for one, name in zip(shown, names):
+        yield f"  {name:<{width}}  {'  '.join(_facts(one))}".rstrip()
+        if guards:
+            for guard in one.guards:
+                yield from _guard(guard)
+
+
+def _facts(one: Compilation) -> Iterator[str]:
+    if not one.has_graph:
+        yield "no operations"
+    elif one.operations is not None:
+        yield _count(one.operations, "operation")
+    if one.lines:
+        yield _lines(one.lines)
+    yield _count(len(one.guards), "guard")
+    if one.seconds is not None:
+        yield f"{one.seconds:.2f} s"
+    if one.call is not None:
+        yield f"call {one.call}"
+    if one.was_there:
+        yield "compiled before"
+
+
+def _lines(lines: Iterable[str]) -> str:
+    """The lines of the files that they are in: `model.py:3,4,9`."""
+    files: dict[str, list[str]] = {}
+    for line in lines:
+        file, _, number = line.rpartition(":")
+        files.setdefault(file, []).append(number)
+    return " ".join(f"{Path(file).name}:{','.join(numbers)}" for file, numbers in files.items())
+
+
+def _guard(guard: Guard) -> Iterator[str]:
+    cause = f"  ({guard.cause})" if guard.cause else ""
+    yield f"      {guard.kind} {guard.source}{cause}".rstrip()
+    for code in guard.code:
+        yield from _wrapped(code, " " * 10)
+
+
+def _breaks(report: GuardReport) -> Iterator[str]:
+    if report.breaks:
+        yield "graph breaks"
+    for one in report.breaks:
+        yield f"  {_at(one.place)}"
+        yield from _reason(one)
+        yield f"      {one.effect}: {', '.join(one.compile_ids)}"
+        yield from _advice(one.advice)
+
+
+def _reason(one: GraphBreak) -> Iterator[str]:
+    reason = one.reason
+    text = f"{reason.title}: {reason.explanation}" if reason.explanation else reason.title
+    yield from _wrapped(text + (f" Then: {reason.then}." if reason.then else ""), " " * 6)
+    if one.callers:
+        yield "      called from " + ", ".join(map(str, one.callers))
+
+
+def _recompilations(report: GuardReport) -> Iterator[str]:
+    if report.recompilations:
+        yield "recompilations"
+    for one in report.recompilations:
+        yield f"  {one.compile_id}  {one.function.function}{_rest(one.resumes_at)}{_call(one.call)}"
+        yield from _failed_guards(one.failed_guards)
+        yield from _advice(one.advice)
+
+
+def _failed_guards(failed: Iterable[FailedGuard]) -> Iterator[str]:
+    for one in failed:
+        cause = f"  ({one.cause})" if one.cause else ""
+        yield from _wrapped(f"not {one.graph}: {one.reason}{cause}", " " * 6)
+
+
+def _limits(report: GuardReport) -> Iterator[str]:
+    if report.limits:
+        yield "recompile limits"
+    for one in report.limits:
+        name = f"{one.function.function}{_rest(one.resumes_at)}"
+        yield f"  {one.compile_id}  {name}{_call(one.call)}: {one.setting} is {one.limit}"
+        yield from _failed_guards(one.failed_guards[:1])
+        yield from _advice(one.advice)
+
+
+def _skipped(report: GuardReport) -> Iterator[str]:
+    if report.skipped:
+        yield "functions that run uncompiled"
+    for one in report.skipped:
+        yield f"  {one.function.function} ({one.function}){_call(one.call)}"
+        yield from _wrapped(one.reason, " " * 6)
+
+
+def _failures(report: GuardReport) -> Iterator[str]:
+    if report.failures:
+        yield "failures"
+    for one in report.failures:
+        while_compiling = f" while {one.compile_id} was compiled" if one.compile_id else ""
+        yield f"  {one.error}{while_compiling}{_call(one.call)}"
+        yield from _wrapped(one.message, " " * 6)
+        if one.place:
+            yield f"      {_at(one.place)}"
+        yield from _advice(one.advice)
+
+
+def _at(place: Place) -> str:
+    return f"{place}  {place.code}".rstrip()
+
+
+def _advice(text: str | None) -> Iterator[str]:
+    if text:
+        yield from textwrap.wrap(
+            text, WIDTH, initial_indent="      → ", subsequent_indent="        ", break_long_words=False
+        )
+
+
+def _rest(resumes_at: int | None) -> str:
+    return f" after line {resumes_at}" if resumes_at is not None else ""
+
+
+def _call(call: int | None) -> str:
+    return f", call {call}" if call is not None else ""
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
