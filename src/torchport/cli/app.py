@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from torchport.cli.bench import bench
 from torchport.cli.cache import cache
 from torchport.cli.check import check
 from torchport.cli.codegen import codegen
@@ -51,6 +52,6 @@ def torchport(
         typer.echo(context.get_help())
 
 
-for command in (port, check, report, tui, minify, diff, record, codegen, doctor, cache, explain):
+for command in (port, check, report, tui, minify, diff, record, codegen, bench, doctor, cache, explain):
     app.command()(command)
 app.add_typer(marble, name="marble")

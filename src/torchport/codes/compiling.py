@@ -166,13 +166,14 @@ COMPILING: dict[str, Explanation] = {
     # Adapters and benchmarks: TP1050 to TP1059
     "TP1050": Explanation(
         "an accelerator cannot be like that",
-        "What was given as a capability or an option of an accelerator has no meaning: a dtype that torch does not have, "
-        "an alignment below 1, a name that is no word.",
+        "What was given as a capability or an option of an accelerator has no meaning: a dtype that torch does not "
+        "have, an alignment below 1, a name that is no word.",
         "Give a value of the kind that the message names.",
     ),
     "TP1051": Explanation(
         "an adapter lacks something",
-        "An adapter has capabilities and a way to run a graph: compile(gm, example_inputs), or run_node(op, args, kwargs).",
+        "An adapter has capabilities and a way to run a graph: compile(gm, example_inputs), or run_node(op, args, "
+        "kwargs).",
         "See docs/accelerators.md, and add what is missing.",
     ),
     "TP1052": Explanation(
