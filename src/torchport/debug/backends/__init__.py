@@ -1,1 +1,1 @@
-"""Backends of torch.compile that look at graphs before they run or compile them."""
+"""Backends of torch.compile that look at what they are given."""
