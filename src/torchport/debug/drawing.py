@@ -7,20 +7,20 @@ that is too large for layers, or a machine without the layout library, gets one 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from torchport.debug.nodes import GraphNode
-from torchport.debug.sketching import Picture, Shown, picture
+from torchport.debug.sketching import Picture, Shown, anchors, picture
 from torchport.report.html.drawing import Box, Sketch, layout, places
 
 MOST_BOXES, MOST_PLACES = 700, 6_000
 """The most boxes, and rows that edges pass through, that are drawn in layers: more would take seconds."""
-_LINE, _PAD, _ROW_GAP, _MARGIN, _HEAD = 15, 8, 34, 24, 60
-_CHARACTER = 6.6
+_LINE, _PAD, _ROW_GAP, _MARGIN = 15, 8, 34, 24
+_CHARACTER = 7.3
 _COLOURS = (
     "#dbe9f6", "#fde3c8", "#dcefd9", "#f6d9e0", "#e6def3", "#f5efc4",
     "#d3eeee", "#eadfd3", "#e3e8c9", "#f3d9ef", "#d9dee8", "#ffe0d6",
@@ -52,36 +52,39 @@ def draw(nodes: Sequence[GraphNode], title: str, violated: Collection[str] = ())
     note, placed = _placed(content)
     groups = sorted({box.group for box in content.boxes})
     colours = {group: _COLOURS[place % len(_COLOURS)] for place, group in enumerate(groups)}
-    many = f"{len(nodes)} nodes, {len(content.boxes)} boxes"
-    legend = list(_legend(colours, placed.height))
-    height = placed.height + 22 * len(colours) + _MARGIN
+    about = [f"{len(nodes)} nodes, {len(content.boxes)} boxes; thick borders are outputs", *note]
+    legend, head = _legend(colours, placed.width, 46 + 16 * len(about))
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {placed.width:.0f} {height:.0f}" '
-        f'width="{placed.width:.0f}" height="{height:.0f}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {placed.width:.0f} {placed.height + head:.0f}" '
+        f'width="{placed.width:.0f}" height="{placed.height + head:.0f}">',
         f"<style>{_STYLE}</style>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
         f'<text class="head" x="{_MARGIN}" y="28">{_safe(title)}</text>',
-        f'<text class="dim" x="{_MARGIN}" y="46">{_safe("; ".join(one for one in (many, note) if one))}</text>',
+        *(
+            f'<text class="dim" x="{_MARGIN}" y="{46 + 16 * line}">{_safe(text)}</text>'
+            for line, text in enumerate(about)
+        ),
+        *legend,
+        f'<g transform="translate(0 {head:.0f})">',
         *(_edge(points) for points in placed.edges),
         *(
             _box(box, placed, place, colours[box.group], box.name in violated)
             for place, box in enumerate(content.boxes)
         ),
-        *legend,
-        "</svg>",
+        "</g></svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _placed(content: Picture) -> tuple[str, Placed]:
+def _placed(content: Picture) -> tuple[list[str], Placed]:
     """Where everything is, and a note if it is not in layers."""
-    sketch = Sketch(tuple(_sized(box) for box in content.boxes), content.edges)
+    sketch = Sketch(tuple(_sized(box) for box in content.boxes), (*content.edges, *anchors(content)))
     if len(sketch.boxes) > MOST_BOXES or places(sketch) > MOST_PLACES:
-        return "too large to be drawn in layers: in the order of computation", _in_a_column(content)
+        return ["too large for layers: drawn in the order of computation"], _in_a_column(content)
     try:
-        return "", _in_layers(content, layout(sketch))
+        return [], _in_layers(content, layout(sketch))
     except ImportError:
-        note = "in the order of computation; pip install 'torchport[html]' to have it drawn in layers"
+        note = ["in the order of computation; for layers:", "pip install 'torchport[html]'"]
         return note, _in_a_column(content)
 
 
@@ -97,12 +100,12 @@ def _in_layers(content: Picture, drawn: dict[str, Any]) -> Placed:
     heights = [0.0] * (max(rows) + 1)
     for box, row in zip(content.boxes, rows, strict=True):
         heights[row] = max(heights[row], _height(box))
-    tops = [float(_HEAD + _MARGIN)]
+    tops = [float(_MARGIN)]
     for height in heights:
         tops.append(tops[-1] + height + _ROW_GAP)
     shift = _MARGIN - min(x - width / 2 for x, width in zip(xs, widths, strict=True))
     edges: list[list[tuple[float, float]]] = []
-    for start, end, *bends in drawn["edges"]:
+    for start, end, *bends in drawn["edges"][: len(content.edges)]:
         through = [
             (x + shift, tops[row] + heights[row] / 2) for row, x in zip(bends[::2], bends[1::2], strict=True)
         ]
@@ -121,7 +124,7 @@ def _in_layers(content: Picture, drawn: dict[str, Any]) -> Placed:
 
 def _in_a_column(content: Picture) -> Placed:
     """Boxes below each other in the order of computation; edges are arcs to their left, wider the further they go."""
-    tops, top = [], float(_HEAD + _MARGIN)
+    tops, top = [], float(_MARGIN)
     for box in content.boxes:
         tops.append(top)
         top += _height(box) + 10
@@ -173,14 +176,20 @@ def _box(box: Shown, placed: Placed, place: int, colour: str, is_violated: bool)
     )
 
 
-def _legend(colours: dict[str, str], top: float) -> Iterator[str]:
-    for number, (group, colour) in enumerate(colours.items()):
-        y = top + 22 * number
-        name = _safe(group or "the model itself")
-        yield (
-            f'<rect class="box" x="{_MARGIN}" y="{y:.0f}" width="16" height="14" rx="3" fill="{colour}"/>'
-            f'<text x="{_MARGIN + 24}" y="{y + 12:.0f}">{name}</text>'
+def _legend(colours: dict[str, str], width: float, top: float) -> tuple[list[str], float]:
+    """What the colours stand for, in as many lines as it takes, and the height of all above the boxes."""
+    parts, x, y = [], float(_MARGIN), top
+    for group, colour in colours.items():
+        name = group or "the model itself"
+        taken = 40 + len(name) * _CHARACTER
+        if x > _MARGIN and x + taken > width:
+            x, y = float(_MARGIN), y + 22
+        parts.append(
+            f'<rect class="box" x="{x:.0f}" y="{y:.0f}" width="16" height="14" rx="3" fill="{colour}"/>'
+            f'<text x="{x + 22:.0f}" y="{y + 12:.0f}">{_safe(name)}</text>'
         )
+        x += taken
+    return parts, y + 14
 
 
 def _cut(text: str, room: int) -> str:

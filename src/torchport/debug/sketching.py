@@ -20,6 +20,7 @@ _VIEWS = {
 """Operations that compute nothing; one of them on a weight is folded into the box that reads it."""
 MOST_GROUPS = 12
 _MOST_READS = 3
+_LONGEST_NAME = 26
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Shown:
     lines: tuple[str, ...]
     """The tensors that it gives, and the weights and saved values that it reads."""
     group: str
-    """The part of the model that it belongs to, by which it is coloured; "" for the model itself."""
+    """The module that it belongs to, by which it is coloured; "" for the model itself."""
     about: str
     """All that is known, for whoever points at the box."""
     is_output: bool
@@ -49,7 +50,7 @@ def picture(nodes: Sequence[GraphNode]) -> Picture:
     known = {node.name: node for node in nodes}
     folded = _folded(nodes, known)
     given = {name for node in nodes if node.kind == "output" for name in node.inputs}
-    shown = [node for node in nodes if node.kind != "output" and node.name not in folded]
+    shown = _near_first_use([node for node in nodes if node.kind != "output" and node.name not in folded])
     groups = _groups(shown)
     places = {node.name: place for place, node in enumerate(shown)}
     boxes = tuple(
@@ -66,6 +67,36 @@ def picture(nodes: Sequence[GraphNode]) -> Picture:
     )
     edges = [(places[name], places[node.name]) for node in shown for name in node.inputs if name in places]
     return Picture(boxes, tuple(dict.fromkeys(edges)))
+
+
+def anchors(content: Picture) -> tuple[tuple[int, int], ...]:
+    """Edges that are not drawn: they keep boxes that read no other box from being laid out at the very top.
+
+    A box that begins a path is tied to a box two rows above the one that needs the path, at the end of a way from the
+    top that is as long as any. So no row gets lower by it, and no circle can come about.
+    """
+    rows = [0] * len(content.boxes)
+    before: list[list[int]] = [[] for _ in rows]
+    after: list[list[int]] = [[] for _ in rows]
+    for start, end in sorted(content.edges, key=lambda edge: edge[1]):
+        rows[end] = max(rows[end], rows[start] + 1)
+        before[end].append(start)
+        after[start].append(end)
+    lowest = list(rows)
+    needed_by = list(range(len(rows)))
+    for place in reversed(range(len(rows))):
+        if after[place]:
+            first = min(after[place], key=lambda one: lowest[one])
+            lowest[place] = lowest[first] - 1
+            needed_by[place] = needed_by[first] if lowest[first] > rows[first] else first
+    found = []
+    for place, row in enumerate(lowest):
+        if row > 0 and not before[place]:
+            above = needed_by[place]
+            while rows[above] >= row:
+                above = max(before[above], key=lambda one: rows[one])
+            found.append((above, place))
+    return tuple(found)
 
 
 def short_name(op: str) -> str:
@@ -90,9 +121,20 @@ def describe(tensor: TensorFacts) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
+def _near_first_use(nodes: Sequence[GraphNode]) -> list[GraphNode]:
+    """The nodes in order, but inputs only where the first node comes that reads them."""
+    waiting = {node.name: node for node in nodes if node.kind in ("placeholder", "get_attr")}
+    ordered = []
+    for node in nodes:
+        if node.kind.startswith("call_"):
+            ordered += [waiting.pop(name) for name in node.inputs if name in waiting]
+            ordered.append(node)
+    return [*ordered, *waiting.values()]
+
+
 def _folded(nodes: Sequence[GraphNode], known: dict[str, GraphNode]) -> dict[str, str]:
     """What has no box of its own, with the text that stands for it where it is read."""
-    users = Counter(name for node in nodes for name in node.inputs)
+    users = Counter(name for node in nodes if node.kind != "output" for name in node.inputs)
     begun = _begun_with(nodes, known)
     folded: dict[str, str] = {}
     for node in nodes:
@@ -100,7 +142,7 @@ def _folded(nodes: Sequence[GraphNode], known: dict[str, GraphNode]) -> dict[str
             if node.name not in begun:
                 folded[node.name] = _read_text(node.name, node)
         elif _is_view_of(node, folded) and users[node.name] == 1:
-            folded[node.name] = _read_text(f"{short_name(node.op)}({node.inputs[0]})", node)
+            folded[node.name] = _read_text(f"{node.name} of {node.inputs[0]}", node)
     return folded
 
 
@@ -120,7 +162,8 @@ def _is_view_of(node: GraphNode, folded: dict[str, str]) -> bool:
 
 
 def _read_text(name: str, node: GraphNode) -> str:
-    return f"{name}: {describe(node.tensors[0])}" if node.tensors else name
+    short = name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}"
+    return f"{short} {describe(node.tensors[0])}" if node.tensors else short
 
 
 def _gives(node: GraphNode) -> list[str]:
