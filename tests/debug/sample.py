@@ -6,6 +6,16 @@ from pathlib import Path
 
 from torchport.debug.constraints.base import Violation
 from torchport.debug.folders import REPORT, new_tree
+from torchport.debug.guards.model import (
+    Compilation,
+    FailedGuard,
+    GraphBreak,
+    Guard,
+    GuardReport,
+    Place,
+    Reason,
+    Recompilation,
+)
 from torchport.debug.report import (
     ConstraintSection,
     Culprit,
@@ -16,11 +26,37 @@ from torchport.debug.report import (
 )
 
 LINE = f"{Path(__file__)}:20"
-GUARDS = {
-    "breaks": [{"reason": "call to print", "source": LINE, "code": "print(x)", "advice": "leave it out"}],
-    "recompilations": [{"graph": "0/1", "reason": "size mismatch at index 0", "advice": None}],
-    "graphs": [{"name": "0/0", "guards": [{"kind": "TENSOR_MATCH", "on": "L['x']", "code": "check_tensor"}]}],
-}
+_PLACE = Place(file=str(Path(__file__)), line=20, function="forward", code="print(x)")
+GUARDS = GuardReport(
+    subject="MyNet",
+    torch_version="2.14.1",
+    compilations=(
+        Compilation(
+            compile_id="0/0",
+            function=_PLACE,
+            outcome="compiled",
+            has_graph=True,
+            guards=(Guard(source="L['x']", kind="TENSOR_MATCH", code=("check_tensor",)),),
+        ),
+    ),
+    breaks=(
+        GraphBreak(
+            place=_PLACE,
+            reason=Reason(title="call to print"),
+            effect="splits the graph",
+            stack=(_PLACE,),
+            compile_ids=("0/0",),
+            advice="leave it out",
+        ),
+    ),
+    recompilations=(
+        Recompilation(
+            compile_id="0/1",
+            function=_PLACE,
+            failed_guards=(FailedGuard(graph="0/0", reason="size mismatch at index 0"),),
+        ),
+    ),
+)
 
 
 def violation(constraint: str = "shape", message: str = "10 is no multiple of 8") -> Violation:

@@ -32,6 +32,14 @@ class Subject(NamedTuple):
 
 
 def load_spec(spec: str) -> Subject:
+    function = load_callable(spec)
+    with _users_errors(spec, "call it yourself in Python until it returns (model, args)"):
+        result = function()
+    return _subject(result, spec, definition(function))
+
+
+def load_callable(spec: str) -> Callable[[], Any]:
+    """What a SPEC names: something that can be called without arguments."""
     module_name, colon, name = spec.rpartition(":")
     if not colon or not module_name or not name.isidentifier():
         raise SpecError(
@@ -39,10 +47,7 @@ def load_spec(spec: str) -> Subject:
             f"{spec!r} is not a SPEC",
             fix="write path/to/file.py:callable or package.module:callable",
         )
-    function = _callable(_module(module_name), name, spec)
-    with _users_errors(spec, "call it yourself in Python until it returns (model, args)"):
-        result = function()
-    return _subject(result, spec, definition(function))
+    return _callable(_module(module_name), name, spec)
 
 
 def _module(name: str) -> ModuleType:

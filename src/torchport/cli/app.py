@@ -9,6 +9,7 @@ from torchport.cli.bench import bench
 from torchport.cli.cache import cache
 from torchport.cli.check import check
 from torchport.cli.codegen import codegen
+from torchport.cli.debug import app as debug
 from torchport.cli.diff import diff
 from torchport.cli.doctor import doctor
 from torchport.cli.explain import explain
@@ -55,3 +56,4 @@ def torchport(
 for command in (port, check, report, tui, minify, diff, record, codegen, bench, doctor, cache, explain):
     app.command()(command)
 app.add_typer(marble, name="marble")
+app.add_typer(debug, name="debug")

@@ -6,11 +6,12 @@ Fields may be added, never renamed. Whatever a run could not come to is missing,
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchport.debug.constraints.base import Violation
+from torchport.debug.guards.model import GuardReport
 from torchport.debug.tree import Artifact
 from torchport.errors import ReportError
 from torchport.files import write_atomically
@@ -92,7 +93,7 @@ class DebugReport(_Part):
     torch: str
     summary: Summary
     graphs: tuple[GraphInfo, ...] = ()
-    guards: dict[str, Any] | None = None
+    guards: GuardReport | None = None
     constraints: ConstraintSection = ConstraintSection()
     kernel_diff: KernelDiffSection | None = None
     artifacts: tuple[Artifact, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -14,8 +13,6 @@ from rich.text import Text
 from torchport.debug import phrases
 from torchport.debug.report import DebugReport
 
-SHOWN = 20
-"""The violations, breaks and guards that are printed; the rest is one line."""
 _STYLES = {"pass": "bold green", "fail": "bold red", "error": "bold red"}
 
 
@@ -60,37 +57,25 @@ def constraints(report: DebugReport, console: Console) -> None:
         (one.constraint, one.message, one.op, one.module, one.source or "", f"{one.graph} {one.stage}")
         for one in violations
     ]
-    _table(("Constraint", "What", "Operation", "Module", "Line", "Graph"), rows, console, len(rows))
+    _table(("Constraint", "What", "Operation", "Module", "Line", "Graph"), rows, console)
     for note in report.constraints.notes:
         console.print(Text(note))
 
 
 def guards(report: DebugReport, console: Console) -> None:
     """Graphs, breaks and recompilations with their reasons, then the guards of each graph."""
-    known: dict[str, Any] = report.guards or {}
-    total = phrases.counted(report.summary.total_graphs, "graph")
-    console.print(Text(f"{report.model}: {total}, {phrases.breaks(report)}", style="bold"))
     if report.guards is None:
         console.print(Text("Guards were not looked at in this run."))
-    rows = [
-        (one["reason"], one.get("source") or "", one.get("advice") or "") for one in known.get("breaks", ())
-    ]
-    _table(("Break", "Line", "What to do"), rows, console, SHOWN)
-    rows = [(one["graph"], one["reason"], one.get("advice") or "") for one in known.get("recompilations", ())]
-    _table(("Recompiled", "Why", "What to do"), rows, console, SHOWN)
-    for graph in known.get("graphs", ()):
-        rows = [(one["kind"], one["on"], one["code"]) for one in graph.get("guards", ())]
-        _table((f"Guards of {graph['name']}", "On", "Condition"), rows, console, SHOWN)
+    else:
+        console.print(Text(report.guards.summary(guards=True)))
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console, most: int) -> None:
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
     if not rows:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
-    for row in rows[:most]:
+    for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(Padding(table, (1, 0, 0, 0)))
-    if len(rows) > most:
-        console.print(Text(f"and {len(rows) - most} more"))

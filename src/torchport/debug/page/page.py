@@ -46,16 +46,12 @@ def render(runs: Sequence[tuple[DebugReport, DebugFolder]], benchmarks: dict[str
 
 def _run(report: DebugReport, folder: DebugFolder) -> dict[str, Any]:
     culprit = None if report.kernel_diff is None else report.kernel_diff.culprit
-    guards = report.guards or {}
     return {
         "report": report,
         "took": ", ".join(f"{step} {seconds:.1f} s" for step, seconds in report.seconds.items()),
         "culprit_lines": shown_at([culprit.source if culprit else None], 1),
         "violations": _by_constraint(report.constraints.violations),
         "violated_lines": shown_at((one.source for one in report.constraints.violations), LINES_SHOWN),
-        "breaks": guards.get("breaks", ()),
-        "recompilations": guards.get("recompilations", ()),
-        "guards": [graph for graph in guards.get("graphs", ()) if graph.get("guards")],
         "graphs": [_graph(graph) for graph in report.graphs],
         "code": list(_code(report, folder)),
     }

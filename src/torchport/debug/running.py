@@ -1,0 +1,236 @@
+"""A debugging run: a model is compiled with everything watched, its kernels are compared, and all of it is reported.
+
+In: a model with its inputs, and options. Out: a report, and a folder with the artifacts. Whatever fails is in the
+report, beside what was gathered until then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchport.capture.source import user_line
+from torchport.debug import report as r
+from torchport.debug.backends.choosing import Backend, chosen
+from torchport.debug.backends.outside import outside_watched
+from torchport.debug.comparing import ComparisonConfig
+from torchport.debug.constraints.base import CheckedGraph, Constraint
+from torchport.debug.folders import REPORT, ROOT, new_tree
+from torchport.debug.guards.inspector import GuardInspector
+from torchport.debug.guards.model import GuardReport
+from torchport.debug.kernel_diff.deadline import within
+from torchport.debug.kernel_diff.harness import KernelDiffHarness
+from torchport.debug.kernel_diff.notes import NO_KERNEL
+from torchport.debug.kernel_diff.whole_model import WholeModel
+from torchport.debug.session import Session
+from torchport.debug.tree import ArtifactTree
+from torchport.errors import DiskError, TorchportError
+from torchport.events import Steps, Watcher, ignore
+from torchport.runs.report import Report
+
+KERNEL_DIFF = "kernel_diff"
+"""The folder, among the reports, of the run with every layer."""
+
+
+@dataclass(frozen=True)
+class DebugOptions:
+    backend: Backend = "inductor"
+    constraints: Sequence[Constraint] = ()
+    strict: bool = False
+    """Whether a violated constraint ends the compilation; otherwise all of them are gathered."""
+    gradients: bool = True
+    """Whether the backward pass is compiled and compared, if there is one."""
+    compare: bool = True
+    """Whether kernels are compared with eager PyTorch."""
+    dynamic: bool | None = None
+    runs: int = 1
+    timeout_s: float | None = None
+
+
+def debug_run(
+    model: torch.nn.Module,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    spec: str | None = None,
+    root: str | Path = ROOT,
+    options: DebugOptions | None = None,
+    watch: Watcher = ignore,
+) -> r.DebugReport:
+    """Compiles and compares a model, and writes what was found to a folder of its own under `root`."""
+    options = options or DebugOptions()
+    backend = chosen(options.backend)
+    name = name or type(model).__name__
+    tree = new_tree(Path(root), f"{name}-{backend.name}")
+    whole = WholeModel(model, args, dict(kwargs or {}), _has_gradients(model, options), None)
+    return _Run(whole, options, tree, Steps(watch)).report(name, spec)
+
+
+def _has_gradients(model: torch.nn.Module, options: DebugOptions) -> bool:
+    return options.gradients and any(parameter.requires_grad for parameter in model.parameters())
+
+
+@dataclass
+class _Run:
+    whole: WholeModel
+    options: DebugOptions
+    tree: ArtifactTree
+    steps: Steps
+    failures: list[r.Failure] = field(default_factory=list)
+
+    def report(self, name: str, spec: str | None) -> r.DebugReport:
+        backend = chosen(self.options.backend)
+        session = Session([*self.options.constraints, *backend.constraints], self.tree)
+        guards = self._compiled(name, backend.with_session(session, strict=self.options.strict), session)
+        diff = self._compared(name, backend.plain) if self.options.compare else None
+        section = None if diff is None else _section(diff, backend.name, self.tree)
+        if diff is not None and diff.stopped is not None and diff.stopped != NO_KERNEL:
+            self.failures.append(r.Failure(step="compare", message=diff.stopped))
+        violations = session.distinct_violations
+        report = r.DebugReport(
+            status=self._status(violations, section),
+            model=name,
+            spec=spec,
+            backend=backend.name,
+            device=_device(self.whole.model),
+            timestamp=self.tree.created,
+            torch=torch.__version__,
+            summary=r.Summary(
+                total_graphs=len({graph.name for graph in session.graphs if graph.stage != "outside"}),
+                graph_breaks=len(guards.breaks) if guards else 0,
+                recompilations=len(guards.recompilations) if guards else 0,
+                constraint_violations=len(violations),
+                kernel_diff_passed=_passed(section),
+            ),
+            graphs=tuple(_info(graph) for graph in session.graphs),
+            guards=guards,
+            constraints=r.ConstraintSection(
+                checked=tuple(dict.fromkeys(one.name for one in session.constraints)),
+                violations=tuple(violations),
+                notes=tuple(str(fault) for fault in session.faults),
+            ),
+            kernel_diff=section,
+            failures=tuple(self.failures),
+            notes=tuple(self._notes()),
+            seconds=dict(self.steps.seconds),
+            folder=str(self.tree.path),
+        )
+        return self._written(report)
+
+    def _compiled(self, name: str, backend: Any, session: Session) -> GuardReport | None:
+        """Compiles the model and runs it once, forward and backward, with everything watched."""
+        inspector = GuardInspector()
+        with (
+            self._failures_kept("compile"),
+            self.steps.step("build", f"compiling {name}"),
+            inspector.watch() as watch,
+        ):
+            try:
+                compiled = torch.compile(self.whole.model, backend=backend, dynamic=self.options.dynamic)
+
+                def work() -> None:
+                    with outside_watched(session):
+                        self.whole.run(compiled)
+
+                within(self.options.timeout_s, f"compiling {name}", work)
+            finally:
+                found = watch.report()
+        return found
+
+    def _compared(self, name: str, backend: Any) -> Report | None:
+        options = self.options
+        config = ComparisonConfig(gradients=options.gradients, runs=options.runs, timeout_s=options.timeout_s)
+        with (
+            self._failures_kept("compare"),
+            self.steps.step("compare", f"comparing {name} with eager PyTorch"),
+        ):
+            harness = KernelDiffHarness(
+                self.whole.model,
+                (self.whole.args, dict(self.whole.kwargs)),
+                model_name=name,
+                test_backend=backend,
+                config=config,
+                tree=self.tree,
+            )
+            found = harness.compare(
+                generate_visualizations=True, out=self.tree.path / "reports" / KERNEL_DIFF
+            )
+            return found.report
+        return None
+
+    @contextmanager
+    def _failures_kept(self, step: str) -> Iterator[None]:
+        try:
+            yield
+        except TorchportError as error:
+            self.failures.append(r.Failure(step=step, message=error.message, where=error.where))
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            self.failures.append(r.Failure(step=step, message=said, where=user_line(error)))
+
+    def _status(self, violations: Sequence[Any], section: r.KernelDiffSection | None) -> r.Status:
+        if self.failures or violations or (section is not None and section.verdict == "fail"):
+            return "fail"
+        return "pass"
+
+    def _notes(self) -> Iterator[str]:
+        if self.whole.model.training:
+            yield "the model is in training mode, and was compiled so"
+        if not self.options.compare:
+            yield "kernels were not compared, as asked for"
+
+    def _written(self, report: r.DebugReport) -> r.DebugReport:
+        """Keeps the report in the folder; if the disk refuses, the report says so itself."""
+        path = self.tree.path / REPORT
+        report = report.model_copy(update={"artifacts": tuple(self.tree.artifacts)})
+        try:
+            report.write(path)
+            self.tree.note(path, "the report of the run")
+        except DiskError as error:
+            self.tree.problems.append(error.message)
+        if not self.tree.problems:
+            return report
+        problems = tuple(f"not kept: {problem}" for problem in self.tree.problems)
+        return report.model_copy(update={"notes": (*report.notes, *problems)})
+
+
+def _device(model: torch.nn.Module) -> str:
+    return ", ".join(sorted({tensor.device.type for tensor in model.parameters()})) or "cpu"
+
+
+def _info(graph: CheckedGraph) -> r.GraphInfo:
+    ops = Counter(node.op for node in graph.operations)
+    return r.GraphInfo(name=graph.name, stage=graph.stage, operations=ops.total(), ops=dict(ops))
+
+
+def _passed(section: r.KernelDiffSection | None) -> bool | None:
+    return None if section is None or section.verdict not in ("pass", "fail") else section.verdict == "pass"
+
+
+def _section(report: Report, backend: str, tree: ArtifactTree) -> r.KernelDiffSection:
+    culprit = report.first_divergence
+    verdict: r.Verdict = "pass" if report.passed else "no kernel ran" if report.stopped == NO_KERNEL else "fail"
+    folder = tree.path / "reports" / KERNEL_DIFF
+    return r.KernelDiffSection(
+        verdict=verdict,
+        reference="eager",
+        backend=backend,
+        compared=report.compared,
+        culprit=None
+        if culprit is None
+        else r.Culprit(
+            layer=culprit.layer,
+            operation=None if culprit.operation is None else culprit.operation.op,
+            source=culprit.source if culprit.operation is None else culprit.operation.source,
+            reason=culprit.reason,
+        ),
+        notes=report.notes,
+        folder=folder.relative_to(tree.path).as_posix() if folder.is_dir() else None,
+    )

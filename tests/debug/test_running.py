@@ -1,0 +1,188 @@
+"""A whole debugging run: what it finds, what it keeps, and what is left when something fails."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from torchport.cli import main
+from torchport.debug import Constraint, DebugOptions, DebugReport, DtypeConstraint, debug_run
+from torchport.debug.folders import REPORT
+from torchport.errors import UsageError
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 6)
+
+    def forward(self, x):
+        y = self.fc(x)
+        print("between")
+        return y.relu()
+
+
+def build():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(2, 6),)
+"""
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.act = nn.Linear(6, 6), nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(self.fc(x))
+
+
+def run(root: Path, model: nn.Module | None = None, **options: Any) -> DebugReport:
+    chosen = DebugOptions(**{"backend": "mock", "gradients": False, **options})
+    return debug_run(model or Net().eval(), (torch.randn(2, 6),), root=root, options=chosen)
+
+
+def test_a_run_keeps_its_report_and_its_graphs(tmp_path: Path) -> None:
+    report = run(tmp_path, gradients=True)
+    assert report.status == "pass" and report.summary.total_graphs == 1
+    assert {graph.stage for graph in report.graphs} == {"dynamo", "forward", "backward"}
+    assert report.folder is not None
+    kept = DebugReport.read(Path(report.folder) / REPORT)
+    assert kept.summary == report.summary and kept.guards == report.guards
+    assert {one.path.partition("/")[0] for one in report.artifacts} >= {"fx_graphs", "aot_graphs"}
+
+
+def test_eager_is_never_taken_for_a_proof(tmp_path: Path) -> None:
+    report = run(tmp_path)
+    assert report.kernel_diff is not None and report.kernel_diff.verdict == "no kernel ran"
+    assert report.summary.kernel_diff_passed is None
+
+
+def test_violations_are_gathered_and_fail_the_run(tmp_path: Path) -> None:
+    report = run(tmp_path, constraints=[DtypeConstraint(allowed_dtypes={"bfloat16"})], compare=False)
+    assert report.status == "fail" and report.summary.constraint_violations > 1
+    places = {violation.module for violation in report.constraints.violations}
+    assert {"fc", "act"} <= places and not report.failures
+
+
+def test_a_strict_run_stops_and_says_so(tmp_path: Path) -> None:
+    rules: list[Constraint] = [DtypeConstraint(allowed_dtypes={"bfloat16"})]
+    report = run(tmp_path, constraints=rules, strict=True, compare=False)
+    assert [failure.step for failure in report.failures] == ["compile"]
+    assert "bfloat16" in report.failures[0].message or "float32" in report.failures[0].message
+    assert report.summary.constraint_violations > 0
+
+
+def wrong_relu(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """A backend of which one operation is a little off."""
+
+    class Runs(torch.fx.Interpreter):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            found = super().call_function(target, args, kwargs)
+            return found * 1.001 if "relu" in str(target) else found
+
+    return Runs(module).run
+
+
+def test_a_wrong_kernel_is_named_with_its_line(tmp_path: Path) -> None:
+    report = run(tmp_path, backend=wrong_relu)
+    assert report.status == "fail" and report.summary.kernel_diff_passed is False
+    assert report.kernel_diff is not None and report.kernel_diff.culprit is not None
+    culprit = report.kernel_diff.culprit
+    assert culprit.operation == "aten.relu.default" and "act" in culprit.layer
+    assert culprit.source is not None and Path(culprit.source.rpartition(":")[0]) == Path(__file__)
+
+
+def test_a_backend_that_raises_leaves_what_was_gathered(tmp_path: Path) -> None:
+    def refuses(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        raise RuntimeError("no such hardware")
+
+    report = run(tmp_path, backend=refuses)
+    assert report.status == "fail" and any("no such hardware" in one.message for one in report.failures)
+    assert report.summary.total_graphs == 1 and report.folder is not None
+    assert (Path(report.folder) / REPORT).exists()
+
+
+def test_a_backend_that_hangs_is_left_behind(tmp_path: Path) -> None:
+    def hangs(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        def wait(*args: Any) -> Any:
+            time.sleep(3600)
+
+        return wait
+
+    report = run(tmp_path, backend=hangs, timeout_s=3.0, compare=False)
+    assert report.status == "fail" and "took more than 3 s" in report.failures[0].message
+
+
+def test_the_model_is_left_as_it_was(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    report = run(tmp_path, model, gradients=True)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert model.training and all(parameter.grad is None for parameter in model.parameters())
+    assert any("training mode" in note for note in report.notes)
+
+
+def test_an_unknown_backend_is_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no backend 'nonsense'") as raised:
+        run(tmp_path / "root", backend="nonsense")
+    assert "inductor" in str(raised.value.fix) and not (tmp_path / "root").exists()
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "net.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    return "net.py:build"
+
+
+def test_the_commands_from_run_to_clean(
+    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(["debug", "run", spec, "--backend", "mock", "--alignment", "4", "--no-gradients", "--json"]) == 1
+    )
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["summary"]["graph_breaks"] == 1 and facts["summary"]["constraint_violations"] > 0
+    assert main(["debug", "list"]) == 0 and "Net-mock-001" in capsys.readouterr().out
+    assert main(["debug", "analyze"]) == 0 and "violation" in capsys.readouterr().out
+    assert main(["debug", "analyze", "--type", "guards"]) == 0 and "net.py:13" in capsys.readouterr().out
+    assert main(["debug", "analyze", "--type", "constraints", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["constraints"]["violations"]
+    assert main(["debug", "report", "torchport-debug", "-o", "page.html"]) == 0
+    assert "no multiple of 4" in (tmp_path / "page.html").read_text()
+    assert main(["debug", "clean"]) == 2 and "--yes" in capsys.readouterr().err
+    assert main(["debug", "clean", "--yes"]) == 0
+    assert not any((tmp_path / "torchport-debug").iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["debug", "run", "nowhere.py:build"],
+        ["debug", "run", "net.py:build", "--backend", "nonsense"],
+        ["debug", "run", "net.py:build", "--dtype", "float33"],
+        ["debug", "run", "net.py:build", "--max-memory", "much"],
+        ["debug", "run", "net.py:build", "--deny", "aten.konvolution"],
+        ["debug", "run", "net.py:build", "--constraint", "net.py:Net"],
+        ["debug", "analyze", "nowhere"],
+        ["debug", "report", "nowhere"],
+        ["debug", "clean", "net.py", "--yes"],
+    ],
+)
+def test_bad_input_is_refused_by_name(
+    spec: str, arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(arguments) == 2
+    assert "TP" in capsys.readouterr().err and not (tmp_path / "torchport-debug").exists()
