@@ -54,12 +54,13 @@ def user_line(error: BaseException) -> str | None:
     for frame, line in traceback.walk_tb(error.__traceback__):
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         file = frame.f_code.co_filename
-        if package not in ("torch", "torchport") and not file.startswith("<") and not _is_of_python(file):
+        if package not in ("torch", "torchport") and not file.startswith("<") and not is_of_python(file):
             found = f"{file}:{line}"
     return found
 
 
-def _is_of_python(file: str) -> bool:
+def is_of_python(file: str) -> bool:
+    """Whether a file is of Python's own library."""
     return file.startswith(sysconfig.get_path("stdlib")) and "-packages" not in file
 
 

@@ -24,8 +24,8 @@ COMPILING: dict[str, Explanation] = {
     "TP1004": Explanation(
         "the denied operation is not known",
         "A name that matches nothing would never be found, and so deny nothing.",
-        "Write it as graphs do: aten.convolution.default, aten.convolution, torch.nn.functional.conv2d; patterns such as "
-        "aten.*pool* are given as patterns. Import the library of a custom operation first.",
+        "Write it as graphs do: aten.convolution.default, aten.convolution, torch.nn.functional.conv2d; give patterns "
+        "such as aten.*pool* as patterns. Import the library of a custom operation first.",
     ),
     "TP1005": Explanation(
         "the dtype is not known",
@@ -39,7 +39,7 @@ COMPILING: dict[str, Explanation] = {
     ),
     "TP1007": Explanation(
         "the ATen graph of a graph cannot be made",
-        "AOTAutograd, which breaks a graph down to ATen operations, failed on it. What needs the ATen graph is not known.",
+        "AOTAutograd, which breaks a graph down to ATen operations, failed on it, so the ATen graph was not checked.",
         'Compile the model with backend="aot_eager" to see the failure without torchport.',
     ),
     "TP1008": Explanation(

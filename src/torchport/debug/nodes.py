@@ -49,7 +49,7 @@ class GraphNode:
     source: str | None
     """The user's line, `file:line`."""
     known_as: tuple[str, ...] = ()
-    """Other full names of what it calls, such as the ATen operations that a function of Dynamo's graph comes down to."""
+    """Other full names of what it calls, such as the ATen operations that a function of Dynamo's graph calls."""
 
     @property
     def code(self) -> str:
@@ -136,7 +136,7 @@ def full_name(node: torch.fx.Node, owner: torch.fx.GraphModule) -> str:
     if isinstance(target, OpOverload):
         return str(target)
     if isinstance(target, HigherOrderOperator):
-        return f"higher_order.{target.name()}"
+        return f"higher_order.{target._name}"
     known = torch.overrides.resolve_name(target)  # type: ignore[no-untyped-call]
     if known is not None:
         return str(known)

@@ -1,4 +1,4 @@
-"""Where the inputs of an ATen graph come from: AOTAutograd numbers them, and Dynamo's graph knows their modules and lines."""
+"""Where the inputs of an ATen graph come from: AOTAutograd numbers them, and Dynamo's graph knows their places."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchport.debug.nodes import GraphNode
 def with_places_of_inputs(
     nodes: Iterable[GraphNode], module: torch.fx.GraphModule, dynamo: CheckedGraph | None
 ) -> Sequence[GraphNode]:
-    """The nodes of an ATen graph; those that are inputs of Dynamo's graph have the module and line that they have there."""
+    """The nodes of an ATen graph. Inputs that are those of Dynamo's graph have their module and line from there."""
     if dynamo is None:
         return list(nodes)
     inputs = [node for node in dynamo.nodes if node.kind == "placeholder"]

@@ -32,7 +32,7 @@ class Session:
     tree: ArtifactTree | None = None
     graphs: list[CheckedGraph] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
-    """Of every graph; a graph of Dynamo's and the ATen graphs of it may say the same twice, see `distinct_violations`."""
+    """Of every graph. One of Dynamo's and the ATen graphs of it may say the same twice: see `distinct_violations`."""
     faults: list[CompileError] = field(default_factory=list)
     """What could not be checked, and why: constraints that failed themselves, ATen graphs that could not be made."""
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -81,27 +81,40 @@ class Session:
             nodes = _with_whole_operations(nodes, self._aten_calls(name, module))
         if stage in ("forward", "backward", "joint"):
             nodes = with_places_of_inputs(nodes, module, self.graph(name, "dynamo"))
-        return self.check(CheckedGraph(name, stage, tuple(nodes)), rules)
+        graph = CheckedGraph(name, stage, tuple(nodes))
+        self.keep(graph)
+        found, _ = self.find(graph, rules)
+        return graph, found
 
-    def check(
-        self, graph: CheckedGraph, constraints: Sequence[Constraint] | None = None
-    ) -> tuple[CheckedGraph, list[Violation]]:
-        """Keeps nodes that are already read, and gives them with what in them breaks a constraint."""
-        rules = self.constraints if constraints is None else constraints
+    def find(
+        self, graph: CheckedGraph, constraints: Sequence[Constraint]
+    ) -> tuple[list[Violation], list[CompileError]]:
+        """What in a graph breaks a constraint, and which constraints failed themselves. Both are kept."""
         found: list[Violation] = []
-        for rule in rules:
+        faults: list[CompileError] = []
+        for rule in constraints:
             try:
                 found.extend(check_graph(graph, [rule]))
             except CompileError as fault:
+                faults.append(fault)
                 self.add_fault(fault)
         order = {node.name: index for index, node in enumerate(graph.nodes)}
-        found.sort(key=lambda violation: order[violation.node])
+        found.sort(key=lambda violation: order.get(violation.node, len(order)))
         with self._lock:
-            if self.graph(graph.name, graph.stage) is None:
-                self.graphs.append(graph)
             known = set(self.violations)
             self.violations.extend(violation for violation in found if violation not in known)
-        return graph, found
+        return found, faults
+
+    def keep(self, graph: CheckedGraph) -> None:
+        """Keeps a graph. Of one that is kept already, nodes that it does not have are added."""
+        with self._lock:
+            before = self.graph(graph.name, graph.stage)
+            if before is None:
+                self.graphs.append(graph)
+                return
+            names = {node.name for node in before.nodes}
+            added = tuple(node for node in graph.nodes if node.name not in names)
+            self.graphs[self.graphs.index(before)] = replace(before, nodes=before.nodes + added)
 
     def add_fault(self, fault: CompileError) -> None:
         with self._lock:

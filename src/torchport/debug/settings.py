@@ -34,7 +34,7 @@ def mock_settings(
     *,
     environment: Mapping[str, str] | None = None,
 ) -> MockSettings:
-    """The settings in force. What is None comes from the environment; a variable that is empty is as good as not set."""
+    """The settings in force. What is None comes from the environment; an empty variable is as good as not set."""
     variables = os.environ if environment is None else environment
 
     def value(option: str, given: Any, variable: str, read: Callable[[Any], Value], default: Value) -> Value:

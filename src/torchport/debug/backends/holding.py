@@ -47,9 +47,7 @@ class Holder:
     strict: bool
     log: LogOnce = field(default_factory=LogOnce)
 
-    def hold(
-        self, name: str, stage: Stage, module: torch.fx.GraphModule, sizes: Sizes | None = None
-    ) -> None:
+    def hold(self, name: str, stage: Stage, module: torch.fx.GraphModule, sizes: Sizes | None = None) -> None:
         """Keeps a graph in the session. What breaks a constraint is logged, or raised if strict."""
         before = len(self.session.faults)
         _, found = self.session.add(name, stage, module, constraints=self.constraints, sizes=sizes)
@@ -58,7 +56,7 @@ class Holder:
         for fault in self.session.faults[before:]:
             self.failed(fault)
         if found:
-            self._violated(found, module)
+            self._violated(found, module, sizes)
 
     def failed(self, fault: CompileError) -> None:
         """Something could not be checked: that stops a strict backend too."""
@@ -67,9 +65,11 @@ class Holder:
             raise fault
         self.log.warn(str(fault), str(fault))
 
-    def _violated(self, found: Sequence[Violation], module: torch.fx.GraphModule) -> None:
+    def _violated(
+        self, found: Sequence[Violation], module: torch.fx.GraphModule, sizes: Sizes | None
+    ) -> None:
         if self.strict:
-            raise violation_error(found, self._write_repro(found[0], module))
+            raise violation_error(found, self._write_repro(found[0], module, sizes))
         for violation in found:
             self.log.warn(violation.fact, f"{violation.graph} ({violation.stage}): {violation}")
 
@@ -79,7 +79,9 @@ class Holder:
         If it is not `checked` yet, it is on its first call: a backward graph may be compiled and never be run.
         """
         free = FreeSizes(module)
-        accepted = {tuple(free.example.values())} if checked and set(free.example) == set(free.places) else set()
+        accepted = (
+            {tuple(free.example.values())} if checked and set(free.example) == set(free.places) else set()
+        )
 
         def run(*args: Any) -> Any:
             sizes = free.of_call(args)
@@ -98,12 +100,14 @@ class Holder:
             file = f"{name}.py" if stage == "dynamo" else f"{name}_{stage}.py"
             tree.write(_FOLDERS[stage], file, text, f"{stage} graph", graph=name)
 
-    def _write_repro(self, violation: Violation, module: torch.fx.GraphModule) -> str | None:
+    def _write_repro(
+        self, violation: Violation, module: torch.fx.GraphModule, sizes: Sizes | None
+    ) -> str | None:
         tree = self.session.tree
         if tree is None:
             return None
         try:
-            script = repro_script(module, violation)
+            script = repro_script(module, violation, sizes)
         except Exception as error:
             tree.problems.append(f"no repro of {violation.graph} could be written: {error}")
             tree.write_index()

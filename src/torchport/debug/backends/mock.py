@@ -1,8 +1,8 @@
 """Backends for torch.compile that hold every graph against constraints, and then run it as it is.
 
 `mock_backend` checks the graph that Dynamo made and the ATen graph of its forward pass, then runs Dynamo's.
-`aot_mock_backend` also checks the backward graph, and runs what AOTAutograd made. `torchport_mock` is the same, under the
-name that torch.compile finds without an import of torchport. Each can be used as it is, or called with options:
+`aot_mock_backend` also checks the backward graph, and runs what AOTAutograd made. `torchport_mock` is the same, under
+the name that torch.compile finds without an import of torchport. Each can be used as it is, or called with options:
 
     torch.compile(model, backend=aot_mock_backend(strict=False, constraints=[ShapeConstraint(alignment=8)]))
 """
@@ -52,7 +52,9 @@ class MockOptions:
         made = replace(self, **given)
         for one in made.constraints:
             if not isinstance(one, Constraint):
-                raise UsageError("TP1008", f"{one!r} is no Constraint: give objects such as DtypeConstraint(…)")
+                raise UsageError(
+                    "TP1008", f"{one!r} is no Constraint: give objects such as DtypeConstraint(…)"
+                )
         mock_settings(made.strict, made.alignment, made.max_memory, environment={})
         return made
 

@@ -58,7 +58,7 @@ class Violation:
 
     @property
     def fact(self) -> tuple[str, str, str, str | None]:
-        """What it says, whatever graph it says it of: a graph of Dynamo's and the ATen graphs of it repeat each other."""
+        """What it says, whatever graph it is of: a graph of Dynamo's and the ATen graphs of it repeat each other."""
         return self.constraint, self.message, self.module, self.source
 
 
@@ -112,7 +112,9 @@ def _found_by(constraint: Constraint, graph: CheckedGraph) -> list[Found]:
     try:
         found = list(constraint.check(graph) or ())
     except Exception as error:
-        message = f"the constraint {kind} raised {type(error).__name__} on {graph.name} ({graph.stage}): {error}"
+        message = (
+            f"the constraint {kind} raised {type(error).__name__} on {graph.name} ({graph.stage}): {error}"
+        )
         raise CompileError("TP1006", message, where=source.user_line(error)) from error
     for one in found:
         if not isinstance(one, Found):

@@ -16,7 +16,9 @@ _SPELLED = {unit.lower(): number for unit, number in _UNITS.items()}
 def byte_count(given: int | str) -> int:
     """The number of bytes; a ValueError if the text is no amount of memory."""
     if isinstance(given, bool) or not isinstance(given, int | str):
-        raise ValueError(f"{given!r} is no amount of memory: give bytes as a whole number, or text such as '16GiB'")
+        raise ValueError(
+            f"{given!r} is no amount of memory: give bytes as a whole number, or text such as '16GiB'"
+        )
     if isinstance(given, int):
         amount = given
     else:

@@ -33,7 +33,11 @@ class LayoutConstraint(Constraint):
     name = "layout"
 
     def __init__(self, memory_format: str | torch.memory_format = "contiguous") -> None:
-        known = _FORMATS.get(memory_format, memory_format) if not isinstance(memory_format, str) else memory_format
+        known = (
+            _FORMATS.get(memory_format, memory_format)
+            if not isinstance(memory_format, str)
+            else memory_format
+        )
         name = str(known).removeprefix("torch.").removesuffix("_format")
         if name not in _ORDERS:
             raise UsageError("TP1008", f"{memory_format!r} is no memory format: {', '.join(_ORDERS)} are")
@@ -42,7 +46,9 @@ class LayoutConstraint(Constraint):
     def check(self, graph: CheckedGraph) -> Iterator[Found]:
         for node in graph.nodes:
             for tensor in node.tensors:
-                wanted = self.memory_format if len(tensor.shape) in _ORDERS[self.memory_format] else "contiguous"
+                wanted = (
+                    self.memory_format if len(tensor.shape) in _ORDERS[self.memory_format] else "contiguous"
+                )
                 if not lies_in(tensor, wanted):
                     message = f"not {wanted}: shape {tensor.shape} has strides {tensor.stride}"
                     yield self.violated_by(node, message, fix=_fix(wanted))

@@ -43,7 +43,9 @@ class MemoryConstraint(Constraint):
         if peak.node is None or peak.bytes <= limit:
             return
         largest = ", ".join(f"{one.node} {readable(one.bytes)}" for one in peak.living[:3])
-        message = f"peak memory of the {graph.stage} graph is {readable(peak.bytes)}, more than {readable(limit)}"
+        message = (
+            f"peak memory of the {graph.stage} graph is {readable(peak.bytes)}, more than {readable(limit)}"
+        )
         yield self.violated_by(peak.node, f"{message}; the largest then alive: {largest}")
 
 

@@ -1,4 +1,4 @@
-"""Operations as people name them: `aten.convolution`, `aten::convolution`, `torch.nn.functional.conv2d`, or themselves."""
+"""Operations as people name them: `aten.convolution`, `aten::convolution`, `torch.nn.functional.conv2d`, or objects."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def full_names(given: Operation) -> frozenset[str]:
     if isinstance(given, OpOverload):
         return frozenset({str(given)})
     if isinstance(given, OpOverloadPacket):
-        return frozenset(f"{given}.{overload}" for overload in given.overloads())
+        return frozenset(f"{given}.{overload}" for overload in given.overloads())  # type: ignore[no-untyped-call]
     if isinstance(given, HigherOrderOperator):
-        return frozenset({f"higher_order.{given.name()}"})
+        return frozenset({f"higher_order.{given._name}"})
     if isinstance(given, str):
         return _names_of_text(given)
     return _names_of_function(given)
@@ -87,8 +87,10 @@ def _known_names(overloads: tuple[str, ...]) -> frozenset[str]:
 
 
 def needs_whole_operations(names: Iterable[str]) -> bool:
-    """Whether one of the operations is only seen before ATen graphs are made, which break it down or undo its writing."""
-    known = (_operation(name) for name in names if not name.startswith(("torch.", "operator.", "higher_order.")))
+    """Whether one of the operations is not in ATen graphs, which break it down or do without its writing in place."""
+    known = (
+        _operation(name) for name in names if not name.startswith(("torch.", "operator.", "higher_order."))
+    )
     return any(isinstance(one, OpOverload) and (is_composite(one) or one._schema.is_mutable) for one in known)
 
 

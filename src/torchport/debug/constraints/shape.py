@@ -39,7 +39,7 @@ class ShapeConstraint(Constraint):
         for axis in sorted({axis % rank for axis in self.dims if -rank <= axis < rank}):
             size = tensor.shape[axis]
             if tensor.depends_on_data and size == 0:
-                message = f"axis {axis} of {tensor.shape} depends on data, so it need not be a multiple of {self.alignment}"
+                message = f"axis {axis} depends on data, so it need not be a multiple of {self.alignment}"
                 yield self.violated_by(node, message, fix="pad the axis to a fixed size")
             elif size > 1 and size % self.alignment:
                 padded = -(-size // self.alignment) * self.alignment

@@ -13,7 +13,9 @@ from torchport.debug.internals.needs import Need
 NEEDS = (
     Need("AOTAutograd", "torch._dynamo.backends.common", "aot_autograd", "the mock backend"),
     Need("boxed functions", "functorch.compile", "make_boxed_func", "the mock backend"),
-    Need("restarts", "torch._dynamo.exc", "TensorifyScalarRestartAnalysis", "the mock backend with free sizes"),
+    Need(
+        "restarts", "torch._dynamo.exc", "TensorifyScalarRestartAnalysis", "the mock backend with free sizes"
+    ),
 )
 Run = Callable[..., Any]
 Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Run]
@@ -23,7 +25,7 @@ def compile_ahead(
     module: torch.fx.GraphModule, inputs: Sequence[Any], *, forward: Compile, backward: Compile
 ) -> Run:
     """A graph of Dynamo's as graphs of ATen operations; `backward` is called if gradients are wanted."""
-    from functorch.compile import make_boxed_func
+    from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
     from torch._dynamo.backends.common import aot_autograd
 
     def boxed(compile: Compile) -> Compile:

@@ -11,7 +11,9 @@ from torchport.debug.internals.needs import Need
 
 NEEDS = (
     Need("names of operations", "torch._C", "_dispatch_get_all_op_names", "denying operations by pattern"),
-    Need("dispatch keys", "torch._C", "DispatchKey.CompositeImplicitAutograd", "denying composite operations"),
+    Need(
+        "dispatch keys", "torch._C", "DispatchKey.CompositeImplicitAutograd", "denying composite operations"
+    ),
 )
 
 

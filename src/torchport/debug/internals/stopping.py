@@ -1,7 +1,7 @@
 """How an error of torchport gets out of a compilation as it is.
 
-Dynamo wraps what a backend raises in `BackendCompilerFailed`, with a page of its own frames. Errors that are also of its
-class `ShortenTraceback` pass through, and may say themselves how much of the traceback is worth showing.
+Dynamo wraps what a backend raises in `BackendCompilerFailed`, with a page of its own frames. Errors that are also of
+its class `ShortenTraceback` pass through, and may say themselves how much of the traceback is worth showing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from torchport.errors import TorchportError
 
 NEEDS = (
     Need("errors that pass", "torch._dynamo.exc", "ShortenTraceback", "errors of backends as they are"),
-    Need("suppressed errors", "torch._dynamo.config", "suppress_errors", "strict backends that cannot be ignored"),
+    Need(
+        "suppressed errors",
+        "torch._dynamo.config",
+        "suppress_errors",
+        "strict backends that cannot be ignored",
+    ),
 )
 
 
@@ -41,7 +46,7 @@ def raising(error: TorchportError) -> Callable[..., Any]:
 
 def passing(error: TorchportError) -> TorchportError:
     """The same error, of a class that Dynamo lets through."""
-    kind = _passing_class(type(error))
+    kind: type[TorchportError] = _passing_class(type(error))  # type: ignore[arg-type]
     return kind(error.code, error.message, error.where, error.fix)
 
 
@@ -63,5 +68,9 @@ def _passing_class(kind: type[TorchportError]) -> type[TorchportError]:
         def __reduce__(self) -> tuple[Any, ...]:
             return kind, (self.code, self.message, self.where, self.fix)
 
-    Passing.__name__, Passing.__qualname__, Passing.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+    Passing.__name__, Passing.__qualname__, Passing.__module__ = (
+        kind.__name__,
+        kind.__qualname__,
+        kind.__module__,
+    )
     return Passing
