@@ -118,5 +118,5 @@ def short_skip_reason(text: str) -> str:
 def find_place(short: str, known_files: Iterable[str]) -> Place | None:
     """The line that Dynamo names with the beginning of its file cut off, if one known file only can be meant."""
     end, _, line = short.rpartition(":")
-    meant = {file for file in known_files if end and file.endswith(end)}
+    meant = {file for file in known_files if end and file.endswith(end) and is_of_user(file)}
     return place(RawFrame(meant.pop(), int(line), "", None)) if len(meant) == 1 else None

@@ -72,10 +72,19 @@ def checked(manager: Any, known: list[RawGuard]) -> list[RawGuard]:
         origin = by_code.get(leaf.code) or by_source.get((leaf.source, leaf.kind))
         source, kind = (origin.source, origin.kind) if origin else (leaf.source, leaf.kind)
         alone = len(found) if kind == SHAPES else -1
-        stack = origin.stack if origin else ()
+        stack = origin.stack if origin else _stack_to(leaf.place, known)
         guard = found.setdefault((source, kind, alone), RawGuard(source, kind, [], stack, leaf.place))
         guard.code.append(leaf.code)
     return list(found.values())
+
+
+def _stack_to(place: str, known: list[RawGuard]) -> tuple[RawFrame, ...]:
+    """The stack of a known guard that ends at a place; () if there is none."""
+    file, _, line = place.rpartition(":")
+    for guard in known:
+        if file and guard.stack and guard.stack[-1].file.endswith(file) and guard.stack[-1].line == int(line):
+            return guard.stack
+    return ()
 
 
 def _leaves(manager: Any) -> Iterator[_Leaf]:

@@ -38,8 +38,14 @@ def innermost_backend(compiler: Any) -> Any:
 
 def backend_name(compiler: Any) -> str:
     compiler = innermost_backend(compiler)
-    name = getattr(compiler, "compiler_name", None) or getattr(compiler, "__name__", None)
-    return str(name or type(compiler).__name__)
+    compiler = getattr(compiler, "compiler_fn", compiler) if not _own_name(compiler) else compiler
+    return _own_name(compiler) or type(compiler).__name__
+
+
+def _own_name(compiler: Any) -> str:
+    """The name of a backend; "" if it is an object without one, which torch names by its address."""
+    name = str(getattr(compiler, "compiler_name", None) or getattr(compiler, "__name__", ""))
+    return "" if " object at 0x" in name else name
 
 
 def _entries(code: CodeType) -> list[Any]:
@@ -93,8 +99,8 @@ def resume_functions(code: CodeType) -> list[CodeType]:
         return []
     if code not in ContinueExecutionCache.cache:
         return []
-    made = dict.fromkeys(ContinueExecutionCache.cache[code].values())
-    return [one for part in made for one in (part, *resume_functions(part))]
+    made = ContinueExecutionCache.cache[code].values()
+    return list(dict.fromkeys(one for part in made for one in (part, *resume_functions(part))))
 
 
 def original_code(code: CodeType) -> CodeType:
@@ -127,8 +133,9 @@ def run_again(codes: Iterable[CodeType]) -> None:
         from torch._C._dynamo import eval_frame
     except ImportError:
         return
+    usual = eval_frame._FrameAction.DEFAULT
     for code in codes:
-        eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy())
+        eval_frame.set_code_exec_strategy(code, eval_frame._FrameExecStrategy(usual, usual))
 
 
 class _Profile:
@@ -157,16 +164,17 @@ _profile = _Profile()
 
 @contextmanager
 def fresh_profile() -> Iterator[None]:
-    """Within, Dynamo knows of no size that has changed before; afterwards it knows what it knew."""
+    """Within, Dynamo knows of no size that has changed before, and writes no profile; afterwards all is as it was."""
     _profile.borrow()
     try:
-        yield
+        with torch._dynamo.config.patch(_without_profiles_on_disk()):
+            yield
     finally:
         _profile.give_back()
 
 
 def _replaced_profile() -> ExitStack:
-    """Puts an empty profile in place, which is never written to disk. To close the stack puts the other back."""
+    """Puts an empty profile in place. To close the stack puts the other back."""
     undo = ExitStack()
     try:
         from torch._dynamo import pgo
@@ -174,7 +182,6 @@ def _replaced_profile() -> ExitStack:
         empty: Any = defaultdict(pgo.CodeState)
     except (ImportError, AttributeError):
         return undo
-    undo.enter_context(torch._dynamo.config.patch(_without_profiles_on_disk()))
     undo.callback(setattr, pgo, "_CODE_STATE", getattr(pgo, "_CODE_STATE", None))
     pgo._CODE_STATE = empty
     return undo
