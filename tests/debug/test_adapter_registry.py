@@ -67,9 +67,9 @@ def test_an_adapter_of_another_package_is_found_beside_broken_ones(site: Path) -
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
-        ("broken", "TP1056", "no_such_module"),
+        ("broken", "TP1055", "no_such_module"),
         ("mock_accelerator", "TP1052", "chip_package:Chip (chip-package)"),
-        ("brick", "TP1056", "there is no adapter 'brick'"),
+        ("brick", "TP1055", "there is no adapter 'brick'"),
     ],
 )
 def test_what_cannot_be_had_is_refused_with_the_reason(

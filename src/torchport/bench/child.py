@@ -1,4 +1,4 @@
-"""The process of one row: `python -m torchport.bench.child REQUEST FILE` writes the row to the file once it is known."""
+"""The process of one row: `python -m torchport.bench.child REQUEST FILE` writes the row to the file."""
 
 from __future__ import annotations
 

@@ -42,15 +42,12 @@ class BenchModel:
 def _bert(small: bool) -> Subject:
     from transformers import BertConfig, BertModel
 
-    sizes: dict[str, Any] = {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 64,
-    }
-    config = BertConfig(vocab_size=200, **sizes) if small else BertConfig(vocab_size=119_547)
+    sizes: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    tiny = {**sizes, "intermediate_size": 64, "vocab_size": 200}
+    config = BertConfig(**tiny) if small else BertConfig(vocab_size=119_547)
     tokens = torch.randint(0, config.vocab_size, (1, 16 if small else 128))
-    return Subject(BertModel(config), (), {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)})
+    model: torch.nn.Module = BertModel(config)  # type: ignore[no-untyped-call]
+    return Subject(model, (), {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)})
 
 
 def _resnet(small: bool) -> Subject:
@@ -84,7 +81,7 @@ def find_model(name: str) -> BenchModel:
     if ":" in name:
         return BenchModel(name, "SPEC", lambda small: load_spec(name))
     raise UsageError(
-        "TP1057",
+        "TP1056",
         f"there is no model {name!r}",
         fix=f"give one of {', '.join(MODELS)}, or a SPEC: file.py:callable",
     )

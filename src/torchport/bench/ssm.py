@@ -91,7 +91,7 @@ class Mixer(nn.Module):
         step = F.softplus(self.step_proj(step)).unsqueeze(-1)
         kept = torch.exp(-step * self.log_rates.exp())
         added = step * entering.unsqueeze(-2) * x.unsqueeze(-1)
-        return (scan(kept, added) * leaving.unsqueeze(-2)).sum(-1)
+        return torch.sum(scan(kept, added) * leaving.unsqueeze(-2), -1)
 
 
 def scan(kept: Tensor, added: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torchport.bench.backends import EAGER, INDUCTOR
 from torchport.bench.results import Latency, Results, Row
 
 _STYLES = {"pass": "green", "fail": "bold red", "failed": "bold red", "timeout": "bold red"}
-_NUMBERS = ("compile s", "avg ± std ms", "median", "× eager", "peak MB", "graphs", "breaks", "violations")
+_NUMBERS = ("compile s", "avg ± std ms", "× eager", "peak MB", "graphs", "breaks", "violations")
 
 
 def render(results: Results, console: Console) -> None:
@@ -55,7 +55,6 @@ def _cells(row: Row) -> list[str]:
     return [
         _number(row.compile_seconds),
         _spread(row.latency),
-        _number(row.latency.median if row.latency else None),
         _number(row.speedup),
         _number(memory),
         *("–" if count is None else str(count) for count in (row.graphs, row.breaks, row.violations)),

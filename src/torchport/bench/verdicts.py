@@ -1,11 +1,43 @@
-"""KernelDiff's verdict on a row: whether the backend computes what eager PyTorch does."""
+"""KernelDiff's verdict on a row: whether the backend computes what eager PyTorch does, node by node."""
 
 from __future__ import annotations
 
+import torch
+
 from torchport.bench.backends import Backend
-from torchport.bench.results import Row
+from torchport.bench.results import Row, Verdict
 from torchport.capture.spec import Subject
+from torchport.debug.comparing import ComparisonConfig
+from torchport.debug.kernel_diff.harness import KernelDiffHarness
+from torchport.debug.kernel_diff.notes import NO_KERNEL
+from torchport.runs.report import Report
 
 
 def compared(row: Row, subject: Subject, backend: Backend) -> Row:
-    return row.model_copy(update={"verdict": "not compared", "verdict_reason": "KernelDiff is not there"})
+    """The row with a verdict. The forward pass is compared, since that is what was measured."""
+    if not backend.runs_kernels:
+        return _judged(row, "no kernel ran", None)
+    torch.compiler.reset()
+    harness = KernelDiffHarness(
+        subject.model,
+        (subject.args, subject.kwargs),
+        model_name=row.model,
+        test_backend=backend.given,
+        config=ComparisonConfig(gradients=False),
+    )
+    return _judged(row, *_verdict(harness.compare().report))
+
+
+def _verdict(report: Report) -> tuple[Verdict, str | None]:
+    if report.status == "pass":
+        return "pass", None
+    if (culprit := report.first_divergence) is not None:
+        place = f" at {culprit.source}" if culprit.source else ""
+        return "fail", f"{culprit.layer} ({culprit.type}) differs{place}"
+    if report.stopped is not None and report.stopped.startswith(NO_KERNEL):
+        return "no kernel ran", report.stopped
+    return "not compared", report.stopped
+
+
+def _judged(row: Row, verdict: Verdict, reason: str | None) -> Row:
+    return row.model_copy(update={"verdict": verdict, "verdict_reason": reason})

@@ -182,27 +182,21 @@ COMPILING: dict[str, Explanation] = {
         "Rename one of the two, or remove the package that brings it.",
     ),
     "TP1053": Explanation(
-        "the accelerator cannot run a graph",
-        "A graph of the model breaks a constraint that follows from what the accelerator can run, and the adapter is "
-        "strict.",
-        "Change the model at the lines that are named, or pass strict=False to see what it would compute.",
-    ),
-    "TP1054": Explanation(
         "an adapter gave something else than the graph gives",
         "What the compiled graph returned differs from the graph's outputs in count, shape, dtype or device.",
         "Mend the adapter: it must return a sequence with one value for each output of the graph.",
     ),
-    "TP1055": Explanation(
+    "TP1054": Explanation(
         "arithmetic cannot be emulated there",
         "The arithmetic of accelerators is emulated with operations of the CPU.",
         "Move the model and its inputs to the CPU.",
     ),
-    "TP1056": Explanation(
+    "TP1055": Explanation(
         "an adapter cannot be found or loaded",
         "Adapters are found by the names of entry points in the group torchport.accelerators.",
         "Check the name, or mend the package that brings the adapter.",
     ),
-    "TP1057": Explanation(
+    "TP1056": Explanation(
         "there is no such benchmark",
         "A benchmark is one of the models that torchport brings, or a SPEC such as file.py:callable.",
         "Run `torchport bench --list` to see all models and backends.",

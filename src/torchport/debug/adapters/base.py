@@ -11,7 +11,6 @@ An adapter is a backend: `torch.compile(model, backend=Tiny())`.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,14 +20,16 @@ import torch
 
 from torchport.debug.adapters.capabilities import AcceleratorCapabilities
 from torchport.debug.adapters.graphs import NodeByNode, with_results_checked
-from torchport.debug.constraints.base import Stage, Violation
+from torchport.debug.backends.free_sizes import FreeSizes
+from torchport.debug.backends.holding import Holder, LogOnce
+from torchport.debug.backends.running import inside_graph
 from torchport.debug.internals import adapting
+from torchport.debug.internals.aot_eager import compile_ahead, is_restart
+from torchport.debug.internals.stopping import stop_compiling
 from torchport.debug.session import Session
-from torchport.errors import CompileError, UsageError
+from torchport.errors import TorchportError, UsageError
 
-_LOG = logging.getLogger("torchport.debug")
-_MOST_SHOWN = 5
-_sessions = threading.Lock()
+_first_use = threading.Lock()
 
 
 class AcceleratorAdapter:
@@ -39,7 +40,7 @@ class AcceleratorAdapter:
     """Whether a graph that the accelerator cannot run is an error; otherwise it is logged, and the graph runs."""
     runs_kernels: bool = True
     """Whether anything but eager PyTorch computes; if not, equal numbers prove nothing."""
-    _session: Session | None = None
+    _gathered: tuple[Session, LogOnce] | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         if cls.compile is AcceleratorAdapter.compile and cls.run_node is AcceleratorAdapter.run_node:
@@ -53,10 +54,7 @@ class AcceleratorAdapter:
     @property
     def session(self) -> Session:
         """The graphs that were compiled so far, and what in them breaks a constraint."""
-        with _sessions:
-            if self._session is None:
-                self._session = Session(self.capabilities.constraints())
-            return self._session
+        return self._gathering()[0]
 
     def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """A function that takes what the graph takes and gives a sequence of what it gives.
@@ -78,15 +76,10 @@ class AcceleratorAdapter:
         options: Mapping[str, Any] | None = None,
     ) -> Callable[..., Any]:
         """A graph of Dynamo's, checked and compiled: what torch.compile asks of a backend."""
-        strict = self._is_strict(options or {})
-        name = self.session.next_name()
-        self._check(name, "dynamo", strict, gm)
-        return adapting.through_autograd(
-            gm,
-            example_inputs,
-            forward=partial(self._compile_checked, name, "forward", strict),
-            backward=partial(self._compile_checked, name, "backward", strict),
-        )
+        try:
+            return self._compile_ahead(gm, example_inputs, self._is_strict(options or {}))
+        except TorchportError as error:
+            return stop_compiling(error)
 
     def register(self) -> str:
         """The name by which torch.compile knows this adapter from now on, in this process."""
@@ -94,6 +87,13 @@ class AcceleratorAdapter:
         if not adapting.register(name, self):
             raise UsageError("TP1052", f"torch.compile has another backend called {name}")
         return name
+
+    def _gathering(self) -> tuple[Session, LogOnce]:
+        """Made on first use: a subclass need not call this class's constructor."""
+        with _first_use:
+            if self._gathered is None:
+                self._gathered = Session(self.capabilities.constraints()), LogOnce()
+            return self._gathered
 
     def _is_strict(self, options: Mapping[str, Any]) -> bool:
         if unknown := sorted(options.keys() - {"strict"}):
@@ -104,34 +104,48 @@ class AcceleratorAdapter:
             )
         return bool(options.get("strict", self.strict))
 
+    def _compile_ahead(
+        self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any], strict: bool
+    ) -> Callable[..., Any]:
+        session, log = self._gathering()
+        holder = Holder(session, session.constraints, strict, log)
+        name = session.next_name()
+        holder.hold(name, "dynamo", gm)
+        try:
+            return compile_ahead(
+                gm,
+                example_inputs,
+                forward=partial(self._compile_checked, holder, name, "forward"),
+                backward=partial(self._compile_checked, holder, name, "backward"),
+            )
+        except Exception as error:
+            if is_restart(error):
+                session.forget(name)
+            raise
+
     def _compile_checked(
         self,
+        holder: Holder,
         name: str,
         stage: Literal["forward", "backward"],
-        strict: bool,
         gm: torch.fx.GraphModule,
         inputs: Sequence[Any],
     ) -> Callable[..., Any]:
-        self._check(name, stage, strict, gm)
-        return with_results_checked(gm, self.compile(gm, inputs), self.name)
+        """A graph as a function. It is held against the constraints before it is compiled, and with each new set of
+        values of its free sizes; a backward graph when it first runs, since it may never do so."""
+        free = FreeSizes(gm)
+        accepted: set[tuple[int, ...]] = set()
+        if stage == "forward":
+            holder.hold(name, stage, gm)
+            accepted.add(tuple(free.example.values()))
+        compiled = with_results_checked(gm, self.compile(gm, inputs), self.name)
 
-    def _check(self, name: str, stage: Stage, strict: bool, gm: torch.fx.GraphModule) -> None:
-        """Holds a graph against all constraints, and so the graphs in it that control flow runs."""
-        graphs = ((path, one) for path, one in gm.named_modules() if isinstance(one, torch.fx.GraphModule))
-        found = [
-            violation
-            for path, one in graphs
-            for violation in self.session.add(f"{name}.{path}" if path else name, stage, one)[1]
-        ]
-        for violation in found:
-            _LOG.warning("%s, %s of %s: %s", self.name, stage, violation.graph, violation)
-        if found and strict:
-            raise _refused(self.name, found)
+        def run(*args: Any) -> Any:
+            sizes = free.of_call(args)
+            if tuple(sizes.values()) not in accepted:
+                holder.hold(name, stage, gm, sizes or None)
+                accepted.add(tuple(sizes.values()))
+            with inside_graph():
+                return compiled(*args)
 
-
-def _refused(name: str, found: Sequence[Violation]) -> CompileError:
-    more = f", and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-    shown = "; ".join(str(violation) for violation in found[:_MOST_SHOWN])
-    return CompileError(
-        "TP1053", f"{name} cannot run the graph: {shown}{more}", where=found[0].source, fix=found[0].fix
-    )
+        return run

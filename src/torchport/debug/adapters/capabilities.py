@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
 from torchport.arithmetic.classes import find_arithmetic
-from torchport.debug.adapters.limits import AllowedOps, FixedShapes, InferenceOnly
-from torchport.debug.constraints.base import Constraint
+from torchport.debug.adapters.limits import AllowedOps, AnyLayout, FixedShapes, InferenceOnly
+from torchport.debug.constraints import (
+    Constraint,
+    DtypeConstraint,
+    LayoutConstraint,
+    MemoryConstraint,
+    ShapeConstraint,
+    UnsupportedOpsConstraint,
+)
+from torchport.debug.constraints.dtype import dtype_of
 from torchport.errors import UsageError
-from torchport.parity.dtypes import DTYPES, name_of
+from torchport.parity.dtypes import name_of
 
-_LAYOUTS = ("contiguous", "channels_last")
+_LAYOUTS = ("contiguous", "channels_last", "channels_last_3d")
 
 
 @dataclass(frozen=True)
@@ -32,15 +40,16 @@ class AcceleratorCapabilities:
     memory_bytes: int | None = None
     """What all tensors that are alive at a time may take."""
     layouts: frozenset[str] | None = None
-    """Of "contiguous" and "channels_last", those that tensors may have."""
+    """Of "contiguous", "channels_last" and "channels_last_3d", those that tensors may have."""
     denied_operations: frozenset[str] = frozenset()
     """Full names, such as `aten.convolution.default`."""
     denied_patterns: frozenset[str] = frozenset()
     """Patterns of full names, such as `aten._softmax*`."""
     allowed_operations: frozenset[str] | None = None
     """Names or patterns; if given, whatever none of them matches is denied."""
-    arithmetic: str = "eager"
-    """The class of arithmetic that its sums and products are of: a name of `torchport.arithmetic.classes`."""
+    arithmetic: str = "float32"
+    """The class of arithmetic that it promises, and is judged by: a name of `torchport.arithmetic.classes`. The default
+    is float32 with sums in any order."""
     dynamic_shapes: bool = True
     """Whether a graph may have sizes that are known only when it runs."""
     training: bool = True
@@ -67,14 +76,27 @@ class AcceleratorCapabilities:
 
     def constraints(self) -> list[Constraint]:
         """What every graph is held against before the accelerator runs it."""
-        own: list[Constraint] = []
+        return [*self._of_tensors(), *self._of_operations()]
+
+    def _of_tensors(self) -> Iterator[Constraint]:
+        if self.alignment > 1:
+            yield ShapeConstraint(alignment=self.alignment)
+        if self.dtypes is not None:
+            yield DtypeConstraint(allowed_dtypes=self.dtypes)
+        if self.max_tensor_bytes is not None or self.memory_bytes is not None:
+            yield MemoryConstraint(max_bytes=self.max_tensor_bytes, max_peak=self.memory_bytes)
+        if self.layouts is not None:
+            yield LayoutConstraint(*self.layouts) if len(self.layouts) == 1 else AnyLayout(self.layouts)
+
+    def _of_operations(self) -> Iterator[Constraint]:
+        if self.denied_operations or self.denied_patterns:
+            yield UnsupportedOpsConstraint(sorted(self.denied_operations), sorted(self.denied_patterns))
         if self.allowed_operations is not None:
-            own.append(AllowedOps(self.allowed_operations))
+            yield AllowedOps(self.allowed_operations)
         if not self.dynamic_shapes:
-            own.append(FixedShapes())
+            yield FixedShapes()
         if not self.training:
-            own.append(InferenceOnly())
-        return own
+            yield InferenceOnly()
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: sets are sorted lists."""
@@ -91,11 +113,8 @@ def _words(field: str, given: Any) -> Iterable[Any]:
     return given
 
 
-def _dtype_name(dtype: object) -> str:
-    name = name_of(dtype)
-    if name not in DTYPES:
-        raise _wrong("dtypes", dtype, "give names of torch dtypes, such as float32 or bfloat16")
-    return name
+def _dtype_name(dtype: str | torch.dtype) -> str:
+    return name_of(dtype_of(dtype))
 
 
 def _layout(layout: str) -> str:

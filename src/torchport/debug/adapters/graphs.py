@@ -53,11 +53,11 @@ def with_results_checked(
         if not isinstance(given, Sequence) or len(given) != len(wanted):
             count = f"{len(given)} values" if isinstance(given, Sequence) else type(given).__name__
             raise CompileError(
-                "TP1054", f"{name} gives {count} for a graph that gives a sequence of {len(wanted)}"
+                "TP1053", f"{name} gives {count} for a graph that gives a sequence of {len(wanted)}"
             )
         for place, (value, fake) in enumerate(zip(given, wanted)):
             if wrong := _unlike(value, fake):
-                raise CompileError("TP1054", f"{name} gives {wrong} as output {place} of a graph")
+                raise CompileError("TP1053", f"{name} gives {wrong} as output {place} of a graph")
         return tuple(given)
 
     return run

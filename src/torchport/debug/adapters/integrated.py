@@ -36,17 +36,17 @@ class IntegratedMockAdapter(AcceleratorAdapter):
         operations: Iterable[str] | None = None,
         strict: bool = False,
     ) -> None:
-        """`arithmetic` is the class that sums and products are really computed in. If it is not given, it is what
-        `capabilities` say; without these, bf16_sums, or eager if flush_to_zero or int8 is asked for. `int8_limit` is
-        the magnitude at which operands of 8-bit products saturate. If `operations` are given, by name or pattern, all
-        others are computed as eager PyTorch does."""
+        """`arithmetic` is the class that sums and products are really computed in, whatever the capabilities promise.
+        If it is not given, it is what they promise; if these are not given either, it is bf16_sums, or eager if
+        flush_to_zero or int8 is asked for, and float32 is promised. `int8_limit` is the magnitude at which operands of
+        8-bit products saturate. If `operations` are given, by name or pattern, others are computed as they are."""
         if int8_limit is not None and not int8_limit > 0:
             raise UsageError("TP1050", f"int8_limit is {int8_limit}", fix="give a number larger than 0")
         special = flush_to_zero or int8 or int8_limit is not None
         usual = "eager" if special else "bf16_sums"
         named = (capabilities.arithmetic if capabilities else usual) if arithmetic is None else arithmetic
         self.arithmetic = find_arithmetic(named)
-        self.capabilities = capabilities or AcceleratorCapabilities("integrated_mock", arithmetic=named)
+        self.capabilities = capabilities or AcceleratorCapabilities("integrated_mock")
         self.strict = strict
         self.flush_to_zero = flush_to_zero
         self.operations = None if operations is None else frozenset(operations)
@@ -57,7 +57,7 @@ class IntegratedMockAdapter(AcceleratorAdapter):
         devices = {tensor.device.type for node in gm.graph.nodes for tensor in tensors_of(node)}
         if elsewhere := sorted(devices - {"cpu"}):
             raise CompileError(
-                "TP1055",
+                "TP1054",
                 f"{self.name} emulates arithmetic on the CPU, and the graph is on {', '.join(elsewhere)}",
             )
         return super().compile(gm, example_inputs)

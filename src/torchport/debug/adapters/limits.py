@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from torchport.debug.constraints.base import CheckedGraph, Constraint, Found
+from torchport.debug.constraints.layout import lies_in
 
 
 class AllowedOps(Constraint):
@@ -22,6 +23,23 @@ class AllowedOps(Constraint):
             is_python = node.op.startswith("operator.")  # It takes a tuple apart, or computes a size.
             if not is_python and not any(fnmatchcase(node.op, allowed) for allowed in self.allowed):
                 yield self.violated_by(node, f"{node.op} is not among what it can run")
+
+
+class AnyLayout(Constraint):
+    """Every tensor lies in memory as one of several formats says."""
+
+    name = "layout"
+
+    def __init__(self, formats: Iterable[str]) -> None:
+        self.formats = sorted(formats)
+
+    def check(self, graph: CheckedGraph) -> Iterator[Found]:
+        for node in graph.nodes:
+            for tensor in node.tensors:
+                if not any(lies_in(tensor, one) for one in self.formats):
+                    wanted = " nor ".join(self.formats)
+                    message = f"neither {wanted}: shape {tensor.shape} has strides {tensor.stride}"
+                    yield self.violated_by(node, message, fix="call .contiguous() there")
 
 
 class FixedShapes(Constraint):

@@ -46,7 +46,7 @@ def find_adapter(name: str) -> AcceleratorAdapter:
     if not named:
         names = sorted({point.name for point in _entry_points()})
         raise CompileError(
-            "TP1056", f"there is no adapter {name!r}", fix=f"the adapters are: {', '.join(names)}"
+            "TP1055", f"there is no adapter {name!r}", fix=f"the adapters are: {', '.join(names)}"
         )
     if len(named) > 1:
         raise CompileError("TP1052", _taken(name, named))
@@ -55,7 +55,7 @@ def find_adapter(name: str) -> AcceleratorAdapter:
         return _load(point)
     except Exception as error:  # The module of another package raises whatever it likes.
         raise CompileError(
-            "TP1056",
+            "TP1055",
             f"the adapter {name!r} cannot be loaded from {point.value}: {_reason(error)}",
             where=point.value,
             fix=f"Mend the package {_package(point)}, or remove it.",

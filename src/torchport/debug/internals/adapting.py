@@ -1,37 +1,16 @@
-"""What adapters need of torch.compile: AOTAutograd in front of them, names among the backends, Dynamo's counts."""
+"""What adapters and benchmarks need of torch.compile: names among its backends, and Dynamo's counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-
-import torch
 
 from torchport.debug.internals.needs import Need
 
 NEEDS = (
-    Need("AOTAutograd", "torch._dynamo.backends.common", "aot_autograd", "adapters of accelerators"),
-    Need("boxed functions", "torch._functorch.aot_autograd", "make_boxed_func", "adapters of accelerators"),
     Need("backend registry", "torch._dynamo.backends.registry", "_COMPILER_FNS", "adapters by name"),
     Need("counters", "torch._dynamo.utils", "counters", "counts of graphs and breaks in benchmarks"),
 )
-Compiled = Callable[..., Any]
-Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Compiled]
-
-
-def through_autograd(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], *, forward: Compile, backward: Compile
-) -> Compiled:
-    """A graph of Dynamo's, compiled as graphs of ATen operations; `backward` is asked if gradients are wanted."""
-    from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch.aot_autograd import make_boxed_func  # type: ignore[attr-defined]
-
-    def boxed(compile: Compile) -> Compile:
-        return lambda graph, given: make_boxed_func(compile(graph, given))
-
-    compiler = aot_autograd(fw_compiler=boxed(forward), bw_compiler=boxed(backward))
-    compiled: Compiled = compiler(module, inputs)
-    return compiled
 
 
 def register(name: str, backend: Callable[..., Any]) -> bool:
