@@ -19,12 +19,14 @@ class CompiledGraph:
     call: Callable[..., Any]
     kernels: int | None
     """How many kernels it is made of; None if the backend does not say."""
+    is_boxed: bool = False
+    """Whether it takes its inputs as one list. What a backend of Dynamo's returns never does, whatever it says."""
 
     def run(self, inputs: Sequence[Any]) -> Any:
         """What it gives for copies of the inputs, once the device has computed it."""
         given = [same_layout(one) for one in inputs]
         with torch.no_grad():
-            found = self.call(given) if getattr(self.call, "_boxed_call", False) else self.call(*given)
+            found = self.call(given) if self.is_boxed else self.call(*given)
         synchronize()
         return found
 
@@ -52,7 +54,8 @@ class Route:
         with torch.no_grad(), observing.compiling(is_observed=True):
             if self.is_inductor:
                 is_backward = graph.stage == "backward"
-                return CompiledGraph(*observing.compile_by_inductor(own, inputs, is_backward=is_backward))
+                call, kernels = observing.compile_by_inductor(own, inputs, is_backward=is_backward)
+                return CompiledGraph(call, kernels, is_boxed=getattr(call, "_boxed_call", False))
             compiled = self.compile_aten(own, inputs)
         if not callable(compiled):
             raise TypeError(f"it returned {type(compiled).__name__}, which cannot be called")
