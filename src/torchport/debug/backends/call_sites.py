@@ -18,8 +18,8 @@ from torchport.capture import source
 from torchport.debug.constraints.operation_names import full_names, packet_of
 from torchport.debug.nodes import clean_path
 
-_GENERATED = re.compile(r"<eval_with_key>|fx_generated|torchinductor_|compiled_autograd")
-"""In the names of files that graphs are turned into."""
+_GENERATED = re.compile(r"<eval_with_key>|fx_generated|torchinductor_|compiled_autograd|_aot_autograd[/\\]")
+"""In the names of files that graphs are turned into, and of AOTAutograd's code around them."""
 _MACHINERY = re.compile(r"[/\\](torch[/\\](_dynamo|_ops|_compile|utils[/\\]_)|torchport[/\\]debug[/\\])")
 """Frames between an operation and whoever watches it."""
 _FUNCTIONAL = re.compile(r"[/\\]torch[/\\]nn[/\\]functional\.py$")

@@ -73,11 +73,20 @@ class Holder:
         for violation in found:
             self.log.warn(violation.fact, f"{violation.graph} ({violation.stage}): {violation}")
 
-    def run(self, name: str, stage: Stage, module: torch.fx.GraphModule, *, checked: bool) -> Run:
-        """What runs a graph, after a check with each new set of values of its free sizes.
+    def run(
+        self,
+        name: str,
+        stage: Stage,
+        module: torch.fx.GraphModule,
+        *,
+        compiled: Run | None = None,
+        checked: bool = True,
+    ) -> Run:
+        """What runs a graph, or what it was `compiled` to, after a check with each new set of values of its free sizes.
 
         If it is not `checked` yet, it is on its first call: a backward graph may be compiled and never be run.
         """
+        work = module.forward if compiled is None else compiled
         free = FreeSizes(module)
         accepted = (
             {tuple(free.example.values())} if checked and set(free.example) == set(free.places) else set()
@@ -89,7 +98,7 @@ class Holder:
                 self.hold(name, stage, module, sizes or None)
                 accepted.add(tuple(sizes.values()))
             with inside_graph():
-                return module.forward(*args)
+                return work(*args)
 
         return run
 

@@ -114,23 +114,24 @@ class MockBackend:
                 raise
             message = f"AOTAutograd failed on {name}: {type(error).__name__}: {error}"
             holder.failed(CompileError("TP1007", message))
-            return holder.run(name, "dynamo", module, checked=True)
+            return holder.run(name, "dynamo", module)
 
     def _compile_ahead(
         self, module: torch.fx.GraphModule, inputs: Sequence[Any], holder: Holder, name: str
     ) -> Run:
         def forward(graph: torch.fx.GraphModule, _: Sequence[Any]) -> Run:
             holder.hold(name, "forward", graph)
-            return holder.run(name, "forward", graph, checked=True)
+            return holder.run(name, "forward", graph)
 
         def backward(graph: torch.fx.GraphModule, _: Sequence[Any]) -> Run:
             return holder.run(name, "backward", graph, checked=False)
 
         if self.ahead:
-            return compile_ahead(module, inputs, forward=forward, backward=backward)
+            compiled = compile_ahead(module, inputs, forward=forward, backward=backward)
+            return holder.run(name, "dynamo", module, compiled=compiled)
         with torch.no_grad():
             compile_ahead(module, inputs, forward=forward, backward=backward)
-        return holder.run(name, "dynamo", module, checked=True)
+        return holder.run(name, "dynamo", module)
 
 
 mock_backend = MockBackend("mock_backend", ahead=False)
