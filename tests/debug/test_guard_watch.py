@@ -16,7 +16,6 @@ from torchport.debug.internals import dynamo, dynamo_hooks, dynamo_state, needs
 from . import guard_subjects as subjects
 from .guard_subjects import line
 
-
 HOOKED = (*dynamo_hooks.NEEDS, dynamo._SKIPS, *(need for need, _ in dynamo._SKIPS_BEFORE_2_14))
 
 

@@ -282,7 +282,7 @@ def test_guards_of_a_module_name_its_attributes_and_the_lines_that_read_them(
     assert kinds["L['self'].times"].code == ("L['self'].times == 2",)
     assert kinds["L['self']._modules['linear']._parameters['weight']"].kind == "TENSOR_MATCH"
     causes = {str(guard.cause) for guard in graph.guards if guard.cause}
-    (forward,) = {one for one in graph.lines}
+    (forward,) = set(graph.lines)
     assert causes == {forward}
 
 

@@ -67,7 +67,7 @@ BREAKS: tuple[Advice, ...] = (
 IN_LOOP = " The break is inside a loop, so the whole function runs uncompiled."
 
 RECOMPILATIONS: tuple[Advice, ...] = (
-    Advice(r"^tensor '[^']*_parameters\[", ""),
+    Advice(r"^tensor '.*\b_parameters\[", ""),
     Advice(r"^tensor '.+' size mismatch at index \d+\. expected (?:[01], actual \d+|\d+, actual [01])$",
            "Dynamo always compiles the sizes 0 and 1 apart from others, so one more graph for them is normal."),
     Advice(r"^tensor '(?P<name>(?!___)[A-Za-z_]\w*)' size mismatch at index (?P<axis>\d+)\. .*\n\nof an argument$",

@@ -19,6 +19,7 @@ NEEDS = (
 )  # fmt: skip
 
 SHAPES = "SHAPE_ENV"
+SAME = "DUPLICATE_INPUT"
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_\d+$")
 _COMMENT = re.compile(r"\s{2,}# ")
 _PLACE = re.compile(r"# (?P<place>[^#\s]+:\d+) in ")
@@ -63,6 +64,7 @@ def checked(manager: Any, known: list[RawGuard]) -> list[RawGuard]:
     """What the tree of guards checks, with kind and line from the guards that are known by their code or source."""
     by_code = {code: guard for guard in known for code in guard.code}
     by_source = {(guard.source, guard.kind): guard for guard in known}
+    by_end = {guard.stack[-1][:2]: guard.stack for guard in known if guard.stack}
     found: dict[tuple[str, str, int], RawGuard] = {}
     codes: set[str] = set()
     for leaf in _leaves(manager):
@@ -72,26 +74,27 @@ def checked(manager: Any, known: list[RawGuard]) -> list[RawGuard]:
         origin = by_code.get(leaf.code) or by_source.get((leaf.source, leaf.kind))
         source, kind = (origin.source, origin.kind) if origin else (leaf.source, leaf.kind)
         alone = len(found) if kind == SHAPES else -1
-        stack = origin.stack if origin else _stack_to(leaf.place, known)
+        stack = origin.stack if origin else _stack_to(leaf.place, by_end)
         guard = found.setdefault((source, kind, alone), RawGuard(source, kind, [], stack, leaf.place))
         guard.code.append(leaf.code)
     return list(found.values())
 
 
-def _stack_to(place: str, known: list[RawGuard]) -> tuple[RawFrame, ...]:
-    """The stack of a known guard that ends at a place; () if there is none."""
+def _stack_to(place: str, by_end: dict[tuple[str, int], tuple[RawFrame, ...]]) -> tuple[RawFrame, ...]:
+    """The stack that ends at a place, of which the beginning of the file is cut off; () if there is none."""
     file, _, line = place.rpartition(":")
-    for guard in known:
-        if file and guard.stack and guard.stack[-1].file.endswith(file) and guard.stack[-1].line == int(line):
-            return guard.stack
-    return ()
+    if not file:
+        return ()
+    found = (stack for end, stack in by_end.items() if end[1] == int(line) and end[0].endswith(file))
+    return next(found, ())
 
 
 def _leaves(manager: Any) -> Iterator[_Leaf]:
     root = manager.root
     yield from _leaves_below(root, "")
     for guard in root.get_epilogue_lambda_guards():
-        yield from _parts(guard, "", SHAPES)
+        for leaf in _parts(guard, "", SHAPES):
+            yield leaf._replace(kind=SAME) if " is " in leaf.code else leaf
 
 
 def _leaves_below(node: Any, source: str) -> Iterator[_Leaf]:

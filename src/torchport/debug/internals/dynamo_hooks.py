@@ -93,12 +93,13 @@ def on_compilation(original: Callable[..., Any]) -> Callable[..., Any]:
     def compile_and_report(*args: Any, **kwargs: Any) -> Any:
         if not observers:
             return original(*args, **kwargs)
-        bound = signature.bind(*args, **kwargs)
-        arguments = bound.arguments
-        raw = _begun(arguments)
+        raw, bound = None, None
+        with _noting():
+            bound = signature.bind(*args, **kwargs)
+            raw = _begun(bound.arguments)
+        if raw is None or bound is None:
+            return original(*args, **kwargs)
         _thread.compilations.append(raw)
-        arguments["hooks"] = _with_export(arguments["hooks"], raw)
-        arguments["skip"] = arguments.get("skip", 0) + 1  # This frame, in what Dynamo logs.
         start = time.perf_counter()
         try:
             result = original(*bound.args, **bound.kwargs)
@@ -106,29 +107,34 @@ def on_compilation(original: Callable[..., Any]) -> Callable[..., Any]:
             with _noting():
                 _note_result(raw, result)
             return result
-        except Exception as error:
+        except BaseException as error:
             raw.seconds = time.perf_counter() - start
             with _noting():
-                _note_error(raw, error, arguments)
+                _note_error(raw, error, bound.arguments)
             raise
         finally:
             _thread.compilations.pop()
             _thread.reported = raw.code
-            for observer in tuple(observers):
-                observer.compiled(raw)
+            with _noting():
+                for observer in tuple(observers):
+                    observer.compiled(raw)
 
     return compile_and_report
 
 
 def _begun(arguments: dict[str, Any]) -> RawCompilation:
+    """The record of a compilation that begins; from then on Dynamo tells it the guards."""
     code = arguments["code"]
-    return RawCompilation(
+    raw = RawCompilation(
         compile_id=str(arguments["compile_id"]),
         code=code,
         thread=threading.get_ident(),
         backend=dynamo_state.backend_name(arguments["compiler_fn"]),
         is_first=not dynamo_state.has_entries(code),
     )
+    arguments["hooks"] = _with_export(arguments["hooks"], raw)
+    arguments["skip"] = arguments.get("skip", 0) + 1  # The wrapper's own frame, in what Dynamo logs.
+    return raw
 
 
 def _with_export(hooks: Any, raw: RawCompilation) -> Any:
@@ -153,7 +159,7 @@ def _note_result(raw: RawCompilation, result: Any) -> None:
     raw.guards = dynamo_guards.checked(compiled.guard_manager, raw.guards)
 
 
-def _note_error(raw: RawCompilation, error: Exception, arguments: dict[str, Any]) -> None:
+def _note_error(raw: RawCompilation, error: BaseException, arguments: dict[str, Any]) -> None:
     raw.error = type(error).__name__
     box = arguments.get("convert_frame_box")
     is_strict = bool(arguments["one_graph"] or getattr(box, "error_on_graph_break", False))
