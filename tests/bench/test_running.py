@@ -10,7 +10,7 @@ import pytest
 from torchport.bench import child, running
 from torchport.bench.measuring import Request
 from torchport.bench.models import MODELS, BenchModel
-from torchport.bench.results import Latency, Results, Row
+from torchport.bench.results import BrokenConstraint, Latency, Results, Row
 from torchport.bench.running import must_be_installed, run_benchmarks
 from torchport.errors import TorchportError, UsageError
 
@@ -133,3 +133,10 @@ def test_the_summary_has_eager_and_backend_of_the_same_process() -> None:
     )
     assert list(results.summary()) == [("m", 3000, 1000, 3.0, "pass"), ("n", None, None, None, "timeout")]
     assert json.loads(results.to_json())["schema"] == 1
+
+
+def test_the_page_on_benchmarks_names_every_field() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
+    fields = [*Row.model_fields, *Latency.model_fields, *BrokenConstraint.model_fields, *Results.model_fields]
+    assert not [name for name in fields if f"`{name}`" not in page and name != "schema_version"]
+    assert all(f"| `{name}` |" in page for name in MODELS)
