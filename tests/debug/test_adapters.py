@@ -103,6 +103,43 @@ def test_an_operation_that_is_not_allowed_is_found_also_in_a_branch_and_logged(
     assert "aten.cos.default" in caplog.text and found.source and __file__ in found.source
 
 
+class Columns(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.gelu(x.t()) + 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "constraint", "op"),
+    [
+        ({"alignment": 4}, "shape", "placeholder"),
+        ({"dtypes": {torch.bfloat16}}, "dtype", "placeholder"),
+        ({"max_tensor_bytes": 47}, "memory", "placeholder"),
+        ({"memory_bytes": 100}, "memory", "aten.add.Tensor"),
+        ({"layouts": {"contiguous"}}, "layout", "torch.Tensor.t"),
+        ({"layouts": {"contiguous", "channels_last"}}, "layout", "torch.Tensor.t"),
+        ({"denied_operations": {"aten.gelu.default"}}, "unsupported_ops", "aten.gelu.default"),
+        ({"denied_patterns": {"aten.gel*"}}, "unsupported_ops", "aten.gelu.default"),
+    ],
+)
+def test_every_limit_of_an_accelerator_is_checked(limits: dict[str, Any], constraint: str, op: str) -> None:
+    adapter = limited(**limits)
+    torch.compile(Columns(), backend=adapter)(torch.ones(4, 3))
+    found = {(violation.constraint, violation.op) for violation in adapter.session.violations}
+    assert {name for name, _ in found} == {constraint} and (constraint, op) in found
+
+
+def test_a_graph_with_free_sizes_is_checked_for_each_size_that_comes() -> None:
+    adapter = limited(alignment=4)
+    compiled = torch.compile(Columns(), backend=adapter, dynamic=True)
+    compiled(torch.ones(8, 4))
+    assert not adapter.session.violations
+    compiled(torch.ones(12, 4))
+    assert not adapter.session.violations
+    compiled(torch.ones(9, 4))
+    assert {violation.constraint for violation in adapter.session.violations} == {"shape"}
+    assert len({graph.name for graph in adapter.session.graphs}) == 1
+
+
 def test_sizes_that_are_free_and_backward_graphs_can_be_refused() -> None:
     adapter = limited(dynamic_shapes=False, training=False)
     compiled = torch.compile(nn.Linear(3, 2), backend=adapter, dynamic=True)
@@ -114,7 +151,9 @@ def test_strict_stops_at_the_users_line() -> None:
     adapter = limited(allowed_operations={"aten.sum.*"})
     with pytest.raises(Exception, match="TP1001") as caught:
         torch.compile(Branching(), backend=adapter, options={"strict": True})(torch.ones(3))
-    assert "aten.sin.default is not among what it can run" in str(caught.value) and __file__ in str(caught.value)
+    assert "aten.sin.default is not among what it can run" in str(caught.value) and __file__ in str(
+        caught.value
+    )
 
 
 def test_an_option_that_is_not_there_is_refused() -> None:

@@ -1,0 +1,42 @@
+"""docs/accelerators.md is true: its code runs, and prints what the page shows."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_readme import ROOT, blocks
+
+PAGE = ROOT / "docs" / "accelerators.md"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with every file of the page in it."""
+    for block in blocks(PAGE, "python"):
+        (tmp_path / block.partition("\n")[0].removeprefix("# ")).write_text(block)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "tiny", raising=False)
+    return tmp_path
+
+
+def test_the_adapter_of_the_page_is_checked_and_its_wrong_kernel_found(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [line for name in ("tiny.py", "compare.py") for line in (folder / name).read_text().splitlines()]
+    assert len([line for line in lines if line and not line.startswith("#")]) <= 30
+    runpy.run_path("compare.py")
+    (shown,) = blocks(PAGE, "text")
+    assert capsys.readouterr().out == shown
+
+
+def test_the_emulated_arithmetic_of_the_page_differs_where_it_should(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runpy.run_path("emulated.py")
+    words = [line.rpartition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert words == ["differs", "agrees", "differs", "differs", "agrees"]
