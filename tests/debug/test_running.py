@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torchport.cli import main
 from torchport.debug import Constraint, DebugOptions, DebugReport, DtypeConstraint, debug_run
 from torchport.debug.folders import REPORT
-from torchport.errors import UsageError
+from torchport.errors import CaptureError, UsageError
 
 MODEL = """
 import torch
@@ -186,3 +186,26 @@ def test_bad_input_is_refused_by_name(
 ) -> None:
     assert main(arguments) == 2
     assert "TP" in capsys.readouterr().err and not (tmp_path / "torchport-debug").exists()
+
+
+class NotDifferentiable(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = (x * self.weight).exp()
+        y += y.relu()
+        return y.mul_(2)
+
+
+def test_a_model_that_eager_cannot_differentiate_is_debugged_forward(tmp_path: Path) -> None:
+    report = run(tmp_path, NotDifferentiable(), gradients=True, compare=False)
+    assert report.status == "pass" and any("cannot differentiate" in note for note in report.notes)
+    assert "backward" not in {graph.stage for graph in report.graphs}
+
+
+def test_a_model_that_fails_by_itself_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="fails its own forward"):
+        run(tmp_path / "root", nn.Linear(3, 3))
+    assert not (tmp_path / "root").exists()

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,9 @@ from torchport.debug.kernel_diff.notes import NO_KERNEL
 from torchport.debug.kernel_diff.whole_model import WholeModel
 from torchport.debug.session import Session
 from torchport.debug.tree import ArtifactTree
-from torchport.errors import DiskError, TorchportError
+from torchport.errors import CaptureError, DiskError, TorchportError, UsageError
 from torchport.events import Steps, Watcher, ignore
+from torchport.pages import must_be_installed
 from torchport.runs.report import Report
 
 KERNEL_DIFF = "kernel_diff"
@@ -68,13 +70,25 @@ def debug_run(
     options = options or DebugOptions()
     backend = chosen(options.backend)
     name = name or type(model).__name__
+    has_gradients = options.gradients and any(parameter.requires_grad for parameter in model.parameters())
+    whole, why_not = _that_runs(WholeModel(model, args, dict(kwargs or {}), has_gradients, None))
     tree = new_tree(Path(root), f"{name}-{backend.name}")
-    whole = WholeModel(model, args, dict(kwargs or {}), _has_gradients(model, options), None)
-    return _Run(whole, options, tree, Steps(watch)).report(name, spec)
+    return _Run(whole, options, tree, Steps(watch), notes=why_not).report(name, spec)
 
 
-def _has_gradients(model: torch.nn.Module, options: DebugOptions) -> bool:
-    return options.gradients and any(parameter.requires_grad for parameter in model.parameters())
+def _that_runs(whole: WholeModel) -> tuple[WholeModel, list[str]]:
+    """The model with its backward pass, if eager PyTorch itself can do that; CaptureError if it fails its forward."""
+    try:
+        whole.run()
+        return whole, []
+    except Exception as error:
+        if not whole.gradients:
+            said = f"{type(error).__name__}: {error}"
+            raise CaptureError(
+                "TP0201", f"the model fails its own forward: {said}", user_line(error)
+            ) from error
+        forward, _ = _that_runs(replace(whole, gradients=False))
+        return forward, [f"only the forward pass: eager PyTorch cannot differentiate the model ({error})"]
 
 
 @dataclass
@@ -84,6 +98,7 @@ class _Run:
     tree: ArtifactTree
     steps: Steps
     failures: list[r.Failure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def report(self, name: str, spec: str | None) -> r.DebugReport:
         backend = chosen(self.options.backend)
@@ -133,20 +148,22 @@ class _Run:
             inspector.watch() as watch,
         ):
             try:
-                compiled = torch.compile(self.whole.model, backend=backend, dynamic=self.options.dynamic)
+                compiled: Any = torch.compile(self.whole.model, backend=backend, dynamic=self.options.dynamic)
 
-                def work() -> None:
+                def called(*args: Any, **kwargs: Any) -> Any:
                     with outside_watched(session):
-                        self.whole.run(compiled)
+                        return compiled(*args, **kwargs)
 
-                within(self.options.timeout_s, f"compiling {name}", work)
+                within(self.options.timeout_s, f"compiling {name}", partial(self.whole.run, called))
             finally:
                 found = watch.report()
         return found
 
     def _compared(self, name: str, backend: Any) -> Report | None:
         options = self.options
-        config = ComparisonConfig(gradients=options.gradients, runs=options.runs, timeout_s=options.timeout_s)
+        config = ComparisonConfig(
+            gradients=self.whole.gradients, runs=options.runs, timeout_s=options.timeout_s
+        )
         with (
             self._failures_kept("compare"),
             self.steps.step("compare", f"comparing {name} with eager PyTorch"),
@@ -165,6 +182,14 @@ class _Run:
             return found.report
         return None
 
+    def _draws_pictures(self) -> bool:
+        try:
+            must_be_installed("pictures of errors", ("altair", "vl_convert"))
+        except UsageError as error:
+            self.notes.append(f"{error.message}. {error.fix}")
+            return False
+        return True
+
     @contextmanager
     def _failures_kept(self, step: str) -> Iterator[None]:
         try:
@@ -181,6 +206,7 @@ class _Run:
         return "pass"
 
     def _notes(self) -> Iterator[str]:
+        yield from self.notes
         if self.whole.model.training:
             yield "the model is in training mode, and was compiled so"
         if not self.options.compare:
@@ -216,7 +242,9 @@ def _passed(section: r.KernelDiffSection | None) -> bool | None:
 
 def _section(report: Report, backend: str, tree: ArtifactTree) -> r.KernelDiffSection:
     culprit = report.first_divergence
-    verdict: r.Verdict = "pass" if report.passed else "no kernel ran" if report.stopped == NO_KERNEL else "fail"
+    verdict: r.Verdict = (
+        "pass" if report.passed else "no kernel ran" if report.stopped == NO_KERNEL else "fail"
+    )
     folder = tree.path / "reports" / KERNEL_DIFF
     return r.KernelDiffSection(
         verdict=verdict,

@@ -73,7 +73,9 @@ def chosen(backend: Backend) -> Chosen:
     """The backend of a name: one of ours, an adapter, or whatever torch.compile knows; or a function as it is."""
     if not isinstance(backend, str):
         if not callable(backend):
-            raise UsageError("TP1020", f"{backend!r} is no backend", fix="give a name, a function or an adapter")
+            raise UsageError(
+                "TP1020", f"{backend!r} is no backend", fix="give a name, a function or an adapter"
+            )
         name = getattr(backend, "name", None) or getattr(backend, "__name__", type(backend).__name__)
         return Chosen(str(name), backend, _own_constraints(backend))
     if backend in _MOCK:

@@ -42,7 +42,12 @@ class Judgement:
 
 
 def judge(
-    judgement: Judgement, backend: str, rules: RuleBook, arithmetic: Arithmetic, steps: Steps, out: Path | None
+    judgement: Judgement,
+    backend: str,
+    rules: RuleBook,
+    arithmetic: Arithmetic,
+    steps: Steps,
+    out: Path | None,
 ) -> Report:
     """The report. With `out`, it is written there with the values that were compared."""
     plan, about = judgement.plan, RunFile(name=judgement.plan.root, target=backend)

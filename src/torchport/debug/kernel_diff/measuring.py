@@ -73,7 +73,9 @@ class MeasuredGraph:
         mode = as_class(arithmetic)
         for step in self.plan.steps:
             if step.left_out is None and self.plan.names[step.node.name] in calls:
-                found |= _named(self.plan.keys(step), _attempt(lambda mode: self.computing.one(step, mode), mode))  # noqa: B023
+                found |= _named(
+                    self.plan.keys(step), _attempt(lambda mode: self.computing.one(step, mode), mode)
+                )  # noqa: B023
         for part in self.plan.parts.values():
             if part.name in calls:
                 found |= _named(part.keys, _attempt(lambda mode: self._row(part, mode), mode))  # noqa: B023
@@ -154,7 +156,9 @@ class MeasuredGraph:
         try:
             own = compute(as_it_is)
         except Exception as error:
-            self.values.uncompared[name] = f"eager PyTorch cannot compute it from what it is given: {_said(error)}"
+            self.values.uncompared[name] = (
+                f"eager PyTorch cannot compute it from what it is given: {_said(error)}"
+            )
             return None
         return own, _attempt(compute, in_float64)
 
