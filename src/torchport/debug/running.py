@@ -124,7 +124,7 @@ class _Run:
                 constraint_violations=len(violations),
                 kernel_diff_passed=_passed(section),
             ),
-            graphs=tuple(_info(graph) for graph in session.graphs),
+            graphs=tuple(_info(graph) for graph in session.graphs if graph.nodes),
             guards=guards,
             constraints=r.ConstraintSection(
                 checked=tuple(dict.fromkeys(one.name for one in session.constraints)),
