@@ -89,7 +89,9 @@ def test_a_graph_that_no_script_can_hold_is_noted(tmp_path: Path) -> None:
     backend = aot_mock_backend(constraints=[NO_FLOAT64], artifacts=tmp_path)
     graph = torch.fx.symbolic_trace(nn.Sequential(nn.ReLU(), nn.Tanh()))
     for node in graph.graph.nodes:
-        node.meta["example_value"] = torch.ones(2, dtype=torch.float64 if node.target == "1" else torch.float32)
+        node.meta["example_value"] = torch.ones(
+            2, dtype=torch.float64 if node.target == "1" else torch.float32
+        )
     with pytest.raises(CompileError, match="TP1001"):
         backend(graph, [torch.ones(2)])
     assert "no repro of graph_0 could be written" in backend.session.tree.problems[0]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import torchvision
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
@@ -96,6 +95,8 @@ def test_peak_memory_is_within_a_tenth_of_what_the_profiler_measures(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name == "resnet18":
+        import torchvision
+
         model, x, train = torchvision.models.resnet18(), torch.randn(4, 3, 160, 160), False
     else:
         model, x, train = transformer(), torch.randn(8, 64, 32), True

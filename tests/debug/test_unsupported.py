@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torchvision
 from torch.nn import functional
 
 from torchport.debug.backends.mock import aot_mock_backend
@@ -36,6 +35,8 @@ OTHERS = UnsupportedOpsConstraint(
 @pytest.fixture(scope="module")
 def resnet() -> Session:
     """What a compilation of resnet18 finds, with its convolutions denied in every way."""
+    import torchvision
+
     torch._dynamo.reset()
     model = torchvision.models.resnet18().eval()
     backend = aot_mock_backend(strict=False, constraints=[*WAYS.values(), OTHERS])
@@ -51,6 +52,8 @@ def test_all_convolutions_of_resnet18_are_caught_by_each_way_of_naming_them(
     resnet: Session, way: str
 ) -> None:
     found = [violation for violation in resnet.distinct_violations if violation.constraint == way]
+    import torchvision
+
     with torch.device("meta"):
         modules = torchvision.models.resnet18().named_modules()
     convolutions = [name for name, module in modules if isinstance(module, torch.nn.Conv2d)]
