@@ -101,7 +101,14 @@ def test_a_wrong_limit_is_refused(limit: int | str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("16GiB", 2**34), ("512MB", 512_000_000), ("1.5 gb", 1_500_000_000), ("4096", 4096), (7, 7), ("2TiB", 2**41)],
+    [
+        ("16GiB", 2**34),
+        ("512MB", 512_000_000),
+        ("1.5 gb", 1_500_000_000),
+        ("4096", 4096),
+        (7, 7),
+        ("2TiB", 2**41),
+    ],
 )
 def test_amounts_of_memory_are_read_as_people_write_them(text: str | int, count: int) -> None:
     assert byte_count(text) == count
@@ -122,11 +129,15 @@ def test_layouts_are_judged_by_strides() -> None:
     assert messages(LayoutConstraint("channels_last"), torch.zeros(3, 4).t())
 
 
-@pytest.mark.parametrize("tensor", [torch.zeros(2, 3, 4, 5), torch.zeros(2, 1, 4, 5), torch.zeros(1, 3, 1, 1)])
+@pytest.mark.parametrize(
+    "tensor", [torch.zeros(2, 3, 4, 5), torch.zeros(2, 1, 4, 5), torch.zeros(1, 3, 1, 1)]
+)
 def test_layouts_agree_with_torch(tensor: torch.Tensor) -> None:
     for permuted in (tensor, tensor.permute(0, 2, 3, 1), tensor.transpose(0, 1), tensor[:, ::2]):
         for name, form in (("contiguous", torch.contiguous_format), ("channels_last", torch.channels_last)):
-            assert bool(messages(LayoutConstraint(name), permuted)) != permuted.is_contiguous(memory_format=form)
+            assert bool(messages(LayoutConstraint(name), permuted)) != permuted.is_contiguous(
+                memory_format=form
+            )
 
 
 def test_an_unknown_memory_format_is_refused() -> None:
@@ -163,7 +174,9 @@ class Failing(Constraint):
         return [self.result]  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize(("result", "words"), [(KeyError("size"), "raised KeyError on graph_0"), ("no", "gave 'no'")])
+@pytest.mark.parametrize(
+    ("result", "words"), [(KeyError("size"), "raised KeyError on graph_0"), ("no", "gave 'no'")]
+)
 def test_a_constraint_that_fails_is_named_with_its_own_line(result: object, words: str) -> None:
     with pytest.raises(CompileError) as failed:
         check_graph(CheckedGraph("graph_0", "forward", (node(torch.zeros(1)),)), [Failing(result)])

@@ -42,7 +42,9 @@ def test_switches_are_read_in_the_usual_spellings(text: str, strict: bool) -> No
 def test_a_wrong_variable_is_refused_by_its_name(variable: str, text: str) -> None:
     with pytest.raises(UsageError) as refused:
         mock_settings(environment={variable: text})
-    assert refused.value.code == "TP1002" and variable in refused.value.message and text in refused.value.message
+    assert (
+        refused.value.code == "TP1002" and variable in refused.value.message and text in refused.value.message
+    )
 
 
 def test_a_wrong_option_is_refused_by_its_name_even_if_the_variable_is_right() -> None:
