@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from torchport.cli import diagnosis
+from torchport.debug.internals import needs as private_parts
+from torchport.debug.internals.needs import Need
 
 from .conftest import Answer
 
@@ -122,3 +124,31 @@ def test_a_package_that_is_not_installed_has_no_ranges(
     monkeypatch.setattr(diagnosis, "_PACKAGE", "no-such-package")
     code, findings = found(torchport)
     assert code == 0 and findings["torch"]["status"] == "ok" and "textual" not in findings
+
+
+def compiling(torchport: Torchport) -> tuple[int, list[dict[str, str]]]:
+    answer = torchport("doctor", "--json")
+    findings = json.loads(answer.stdout)["findings"]
+    return answer.code, [finding for finding in findings if finding["name"] == "torch.compile"]
+
+
+def test_the_private_parts_of_torch_are_where_they_should_be(torchport: Torchport, tools: Path) -> None:
+    code, (finding,) = compiling(torchport)
+    assert code == 0 and finding["status"] == "ok"
+
+
+def test_a_private_part_that_moved_is_named_with_what_still_works(
+    torchport: Torchport, tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = "torch._inductor.compile_fx"
+    moved = Need("compile", inside, "compile_fx_as_it_was", "kernels of Inductor")
+    nested = Need("traces", "torch._inductor.config", "trace.as_they_were", "IR of Inductor")
+    gone = Need("module", "torch._no_such_module", "anything", "IR of Inductor")
+    there = Need("compile", inside, "compile_fx", "graphs of Inductor")
+    monkeypatch.setattr(private_parts, "needs", lambda: [moved, nested, gone, there])
+    code, (kernels, ir, rest) = compiling(torchport)
+    assert code == 0, "ports work all the same"
+    assert "kernels of Inductor" in kernels["found"] and f"{inside}.compile_fx_as_it_was" in kernels["found"]
+    assert "trace.as_they_were" in ir["found"] and "torch._no_such_module" in ir["found"]
+    assert rest["found"] == "still works: graphs of Inductor" and rest["fix"]
+    assert "still works" in torchport("doctor").stdout

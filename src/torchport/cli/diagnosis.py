@@ -1,4 +1,7 @@
-"""Looking at a machine for what torchport needs, without importing any of it."""
+"""Looking at a machine for what torchport needs, without importing any of it.
+
+Except for private parts of torch, of which some only show themselves when they are imported.
+"""
 
 import os
 import platform
@@ -14,6 +17,8 @@ from torchport.targets.base import Diagnosis
 from torchport.targets.registry import requirements, target_names
 
 _PACKAGE = "torchport"
+_COMPILING = "torch.compile"
+"""What the lines on private parts of torch are called."""
 _PURPOSES = {
     "html": "for report --format html",
     "tui": "for torchport tui",
@@ -31,6 +36,7 @@ def diagnose() -> list[Diagnosis]:
         *(look() for look in requirements()),
         _cache(),
         *_extras(),
+        *_private_parts_of_torch(),
     ]
 
 
@@ -107,3 +113,27 @@ def _extra(name: str, fix: str) -> Diagnosis:
         return Diagnosis(name, "ok", version(name))
     except PackageNotFoundError:
         return Diagnosis(name, "optional", "not installed", fix)
+
+
+def _private_parts_of_torch() -> Iterator[Diagnosis]:
+    """Whether torch has the private parts that debugging torch.compile stands on, and what works without the others."""
+    try:
+        from torchport.debug.internals.needs import missing, needs
+
+        all_needs, gone = needs(), missing()
+    except ImportError:  # torch itself is missing or broken, which is said above.
+        return
+    if not gone:
+        yield Diagnosis(
+            _COMPILING, "ok", f"all {len(all_needs)} private parts of torch are where they should be"
+        )
+        return
+    broken = {need.used_for: None for need in gone}
+    for purpose in broken:
+        moved = ", ".join(f"{need.module}.{need.attribute}" for need in gone if need.used_for == purpose)
+        yield Diagnosis(_COMPILING, "optional", f"{purpose}: does not work, this torch has no {moved}")
+    working = [
+        purpose for purpose in dict.fromkeys(need.used_for for need in all_needs) if purpose not in broken
+    ]
+    fix = "Use a version of torch that torchport is tested with."
+    yield Diagnosis(_COMPILING, "optional", f"still works: {', '.join(working) or 'nothing'}", fix)

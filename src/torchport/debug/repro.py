@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 InputsOf = Literal["random", "saved"]
+_OF_TORCH = ("aten", "prims", "higher_order", "inductor", "quantized", "_c10d_functional")
 MOST_NUMBERS = 4_096
 """The most whole numbers of an input that a script holds: random ones might be no indices, or no ids of tokens."""
 
@@ -74,6 +75,7 @@ def repro(
     inputs_file: str = "inputs.pt",
 ) -> Repro:
     """The script for a graph and the inputs that Dynamo had for it. Raises NoScript if there cannot be one."""
+    _refuse_other_libraries(module)
     code = module.graph.python_code("self")
     saved: dict[str, Any] = {}
     constants = _constants(module, saved)
@@ -103,6 +105,13 @@ def repro(
         _MAIN,
     ]
     return Repro("\n".join(parts), saved or None)
+
+
+def _refuse_other_libraries(module: torch.fx.GraphModule) -> None:
+    for node in module.graph.nodes:
+        namespace = getattr(node.target, "namespace", None)
+        if node.op == "call_function" and isinstance(namespace, str) and namespace not in _OF_TORCH:
+            raise NoScript(f"it calls {node.target}, which is not of torch")
 
 
 def _constants(module: torch.fx.GraphModule, saved: dict[str, Any]) -> dict[str, str]:

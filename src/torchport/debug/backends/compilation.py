@@ -15,7 +15,7 @@ import torch
 from torchport.debug import graph_files
 from torchport.debug.backends.verdict import judge
 from torchport.debug.constraints.base import CheckedGraph, Stage, Violation
-from torchport.debug.internals.inductor import compile_to_kernels, traces_in
+from torchport.debug.internals.inductor import compile_to_kernels, compile_with_traces
 from torchport.debug.repro import InputsOf, NoScript, Repro, repro
 from torchport.debug.session import Session
 from torchport.debug.tree import ArtifactTree
@@ -53,15 +53,17 @@ class Compilation:
     ) -> Any:
         """What Inductor calls with the forward and the backward graph: keeps and checks it, then compiles it."""
         graph = self._check("backward" if settings.get("is_backward") else "forward", module)
-        known = original_operations(module)
         tree = self.session.tree
+        if tree is None:
+            return compile_to_kernels(module, inputs, *args, **settings)
         try:
-            with _traces(tree, graph, known):
-                return compile_to_kernels(module, inputs, *args, **settings)
+            with _traces_for(tree, graph, original_operations(module)) as folder:
+                if folder is None:
+                    return compile_to_kernels(module, inputs, *args, **settings)
+                return compile_with_traces(folder, module, inputs, *args, **settings)
         except Exception as error:
-            if tree is not None:
-                graph_files.write_failure(tree, graph, error)
-                error.add_note(f"What was gathered until then is in {tree.path}")
+            graph_files.write_failure(tree, graph, error)
+            error.add_note(f"What was gathered until then is in {tree.path}")
             raise
 
     def _check(self, stage: Stage, module: torch.fx.GraphModule) -> CheckedGraph:
@@ -104,24 +106,19 @@ def original_operations(module: torch.fx.GraphModule) -> frozenset[str]:
 
 
 @contextmanager
-def _traces(tree: ArtifactTree | None, graph: CheckedGraph, known: frozenset[str]) -> Iterator[None]:
-    """Within, Inductor leaves traces; they are taken over into the tree, also those of a compilation that failed."""
+def _traces_for(tree: ArtifactTree, graph: CheckedGraph, known: frozenset[str]) -> Iterator[Path | None]:
+    """A folder for traces, or None; what is in it at the end, also of a compilation that failed, goes into the tree."""
     folder = _folder_for_traces(tree)
-    if tree is None or folder is None:
-        yield
-        return
     try:
-        with traces_in(folder):
-            yield
+        yield folder
     finally:
-        graph_files.keep_traces(tree, graph, folder, known)
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None:
+            graph_files.keep_traces(tree, graph, folder, known)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _folder_for_traces(tree: ArtifactTree | None) -> Path | None:
+def _folder_for_traces(tree: ArtifactTree) -> Path | None:
     """A new folder with enough room, not in the tree: if that cannot be written, there still is a compilation."""
-    if tree is None:
-        return None
     try:
         free = shutil.disk_usage(tempfile.gettempdir()).free
         if free >= _ROOM:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ NEEDS = (
     Need("Inductor's traces", "torch._inductor.config", "trace.enabled", _TRACES),
     Need("folder of traces", "torch._inductor.config", "trace.debug_dir", _TRACES),
     Need("Inductor's cache of graphs", "torch._inductor.config", "fx_graph_cache", _TRACES),
+    Need("files of Inductor's cache", "torch._inductor.codecache", "get_path", _TRACES),
     Need("log of traces", "torch._inductor.debug", "log", _TRACES),
 )
 Compiled = Callable[..., Any]
@@ -59,9 +61,19 @@ def compile_to_kernels(
     return compile_fx_inner(module, inputs, *args, **settings)  # type: ignore[arg-type]
 
 
+def compile_with_traces(
+    folder: Path, module: torch.fx.GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any
+) -> Any:
+    """The same, compiled anew whatever is in Inductor's caches, with its trace files under a folder."""
+    with _traces_in(folder):
+        compiled = compile_to_kernels(module, inputs, *args, **settings)
+    _remove_copy_of_traces(compiled)
+    return compiled
+
+
 @contextmanager
-def traces_in(folder: Path) -> Iterator[None]:
-    """Within, Inductor compiles anew and leaves its trace files under a folder, without a word of that in the log."""
+def _traces_in(folder: Path) -> Iterator[None]:
+    """Within, Inductor leaves its trace files under a folder, without a word of that in the log."""
     from torch._inductor import config, debug
 
     def is_of_others(record: logging.LogRecord) -> bool:
@@ -79,6 +91,17 @@ def traces_in(folder: Path) -> Iterator[None]:
             yield
     finally:
         debug.log.removeFilter(is_of_others)
+
+
+def _remove_copy_of_traces(compiled: Any) -> None:
+    """Removes the copy of the trace files that Inductor makes beside the code in its cache."""
+    from torch._inductor.codecache import get_path
+
+    key = getattr(compiled, "cache_key", None)
+    if isinstance(key, str):
+        code = Path(get_path(key, "py")[2])
+        shutil.rmtree(code.with_suffix(".debug"), ignore_errors=True)
+        code.with_suffix(".debug.lock").unlink(missing_ok=True)
 
 
 def settings_of(mode: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
