@@ -74,6 +74,7 @@ def compiling(*, is_observed: bool) -> Iterator[None]:
 
 def inductor_decompositions() -> Mapping[Any, Any]:
     """How Inductor takes operations apart; under `compiling`, random ones stay whole."""
+    import torch._inductor.lowering  # Some decompositions read it without importing it.
     from torch._inductor.decomposition import select_decomp_table
 
     found: Mapping[Any, Any] = select_decomp_table()

@@ -101,7 +101,9 @@ def _why_unusable(node: torch.fx.Node, result: Any) -> str | None:
     if not isinstance(result, Tensor):
         return f"the backend gives {type(result).__name__} where a tensor was expected"
     if result.is_meta or result.layout is not torch.strided:
-        return f"the backend gives a {'meta' if result.is_meta else result.layout} tensor, which has no values"
+        return (
+            f"the backend gives a {'meta' if result.is_meta else result.layout} tensor, which has no values"
+        )
     if result.device.type != expected.device.type:
         return f"the backend gives it on {result.device.type} where {expected.device.type} was expected"
     shape = tuple(int(size) for size in expected.shape)

@@ -130,9 +130,7 @@ class Comparison:
         pair = self.compiled.pairs.get(plan.graph.name)
         if pair is None:
             return None
-        run = self._attempt(
-            plan.graph.name, lambda: run_pair(pair, plan.graph, plan.steps, scratch.store())
-        )
+        run = self._attempt(plan.graph.name, lambda: run_pair(pair, plan.graph, plan.steps, scratch.store()))
         if run is None:
             return None
         found = MeasuredGraph(plan, run, values, scratch.store)
@@ -186,8 +184,21 @@ class Comparison:
 
         is_random = self.compiled.has_random_numbers
         whole = [self.name, *(call.name for call in gradients), *(one.plan.scope.name for one in measured)]
+
+        def excused(failed: Collection[str]) -> Mapping[str, str]:
+            given = failed, self.config.rules, self.arithmetic
+            return {name: why for one in measured for name, why in one.excused(*given).items()}
+
         return Judgement(
-            plan, values, order, emulate, ends, types, surplus_gradients(runs, self.name), whole if is_random else ()
+            plan=plan,
+            values=values,
+            order=order,
+            emulate=emulate,
+            ends=ends,
+            types=types,
+            surplus=surplus_gradients(runs, self.name),
+            may_differ=whole if is_random else (),
+            excused=excused,
         )
 
 

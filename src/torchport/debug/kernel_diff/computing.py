@@ -99,7 +99,9 @@ class Computing:
                 for name in _names(node.all_input_nodes):
                     if left[name] <= 0:
                         known.pop(name, None)
-        return [value_of(node) if isinstance(node, torch.fx.Node) else node for node in outputs_of(self.graph)]
+        return [
+            value_of(node) if isinstance(node, torch.fx.Node) else node for node in outputs_of(self.graph)
+        ]
 
     def _computed(self, node: torch.fx.Node, value_of: ValueOf) -> Any:
         target: Any = node.target

@@ -45,7 +45,9 @@ class KernelDiffHarness:
         self.tree = tree
         args, kwargs = split_inputs(example_inputs)
         name = model_name or type(model).__name__
-        whole = WholeModel(model, args, kwargs, _differentiates(model, args, kwargs, self.config), self.config.loss)
+        whole = WholeModel(
+            model, args, kwargs, _differentiates(model, args, kwargs, self.config), self.config.loss
+        )
         route = route_of(test_backend)
         arithmetic = find_arithmetic(self.config.arithmetic or route.arithmetic or FLOAT32.name)
         self._comparison = Comparison(whole, route, name, self.config, arithmetic)
@@ -81,7 +83,12 @@ def split_inputs(given: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         return (given,), {}
     if isinstance(given, Mapping):
         return (), dict(given)
-    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], tuple) and isinstance(given[1], dict):
+    if (
+        isinstance(given, tuple)
+        and len(given) == 2
+        and isinstance(given[0], tuple)
+        and isinstance(given[1], dict)
+    ):
         return given[0], given[1]
     if isinstance(given, tuple | list):
         return tuple(given), {}

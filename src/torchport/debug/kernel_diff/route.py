@@ -87,7 +87,9 @@ def _of_name(name: str) -> Callable[..., Any]:
         return observing.backend_of_name(name)
     except Exception as error:
         known = ", ".join(observing.names_of_backends())
-        raise UsageError("TP1020", f"torch.compile knows no backend {name!r}", fix=f"it knows {known}") from error
+        raise UsageError(
+            "TP1020", f"torch.compile knows no backend {name!r}", fix=f"it knows {known}"
+        ) from error
 
 
 def synchronize() -> None:

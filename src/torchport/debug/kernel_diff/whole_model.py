@@ -87,7 +87,9 @@ class WholeModel:
     def _gradients(self, result: Any, inputs: list[tuple[leaves.Path, Tensor]]) -> dict[str, Tensor | None]:
         wanted = {name: one for name, one in self.model.named_parameters() if one.requires_grad}
         wanted |= {name_of_input(path): one for path, one in inputs if one.requires_grad}
-        starts = [(start, gradient) for start, gradient in starts_of(result, self.loss) if _has_gradient(start)]
+        starts = [
+            (start, gradient) for start, gradient in starts_of(result, self.loss) if _has_gradient(start)
+        ]
         if not starts or not wanted:
             return {}
         ends, given = zip(*starts, strict=True)

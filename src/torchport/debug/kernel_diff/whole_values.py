@@ -51,7 +51,9 @@ def add_values(values: Values, runs: WholeRuns, root: str) -> None:
 
 def root_call(model: nn.Module, runs: WholeRuns, root: str) -> Call:
     kind = type(model)
-    keys = [] if runs.compiled is None else [output_key(root, place) for place in range(len(runs.eager.outputs))]
+    keys = (
+        [] if runs.compiled is None else [output_key(root, place) for place in range(len(runs.eager.outputs))]
+    )
     return Call(root, "", f"{kind.__module__}.{kind.__qualname__}", [], keys, source.definition(kind), None)
 
 
