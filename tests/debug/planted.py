@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from functorch.compile import make_boxed_func
+from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
 from torch._dynamo.backends.common import aot_autograd
 
 Operation = Callable[..., Any]

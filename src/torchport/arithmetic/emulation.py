@@ -172,7 +172,7 @@ def _exp(arithmetic: Arithmetic, values: Tensor) -> Tensor:
 
 
 def _erf(arithmetic: Arithmetic, values: Tensor) -> Tensor:
-    """By a polynomial, as vectorised kernels do, those of eager PyTorch's own gelu among them (Abramowitz, Stegun 7.1.26)."""
+    """By a polynomial (Abramowitz and Stegun 7.1.26), as vectorised kernels do, and eager PyTorch's own gelu."""
     if arithmetic.running_sum is None:
         return values.erf()
     wide = values.float()

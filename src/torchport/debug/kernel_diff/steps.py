@@ -137,7 +137,7 @@ def draws_random_numbers(node: torch.fx.Node) -> bool:
     for place, argument in enumerate(target._schema.arguments):
         if argument.name == "dropout_p":
             given = node.args[place] if place < len(node.args) else node.kwargs.get("dropout_p", 0.0)
-            return given != 0.0
+            return bool(given != 0.0)
     return True
 
 
