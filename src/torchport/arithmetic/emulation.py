@@ -43,6 +43,8 @@ _TAKEN_APART = (
     aten._fused_rms_norm,
     aten._fused_rms_norm_backward,
 )
+_ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
+"""The coefficients of a polynomial, from the highest power down."""
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 Handler = Callable[..., Any]
 
@@ -169,6 +171,18 @@ def _exp(arithmetic: Arithmetic, values: Tensor) -> Tensor:
     return torch.exp2(values.float() * math.log2(math.e)).to(values.dtype)
 
 
+def _erf(arithmetic: Arithmetic, values: Tensor) -> Tensor:
+    """By a polynomial (Abramowitz and Stegun 7.1.26), as vectorised kernels do, and eager PyTorch's own gelu."""
+    if arithmetic.running_sum is None:
+        return values.erf()
+    wide = values.float()
+    t = 1.0 / (1.0 + 0.3275911 * wide.abs())
+    polynomial = t * _ERF[0]
+    for coefficient in _ERF[1:]:
+        polynomial = t * (polynomial + coefficient)
+    return (wide.sign() * (1.0 - polynomial * torch.exp(-wide * wide))).to(values.dtype)
+
+
 def _convolution(
     arithmetic: Arithmetic, given: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any
 ) -> Tensor:
@@ -219,6 +233,7 @@ _HANDLERS: dict[OpOverload, Handler] = {
     aten.cumsum.default: reductions.running_sum,
     aten.cumprod.default: reductions.running_product,
     aten.exp.default: _exp,
+    aten.erf.default: _erf,
     aten.convolution.default: _convolution,
     aten.convolution_backward.default: _convolution_backward,
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention.forward,

@@ -56,14 +56,14 @@ class ComparisonConfig:
         if self.rtol is None and self.atol is None and not self.allowed_mismatch:
             return NOISE_FLOOR
         is_given = self.rtol is not None or self.atol is not None
-        tolerances = (self.rtol or 0.0, self.atol or 0.0) if is_given else (None, None)
-        rule = WithMismatch(*tolerances, self.allowed_mismatch)
+        rtol, atol = (self.rtol or 0.0, self.atol or 0.0) if is_given else (None, None)
+        rule = WithMismatch(rtol, atol, self.allowed_mismatch)
         return RuleBook(rule.name, lambda value: rule, lambda value: rule)
 
 
 @dataclass(frozen=True)
 class WithMismatch:
-    """Passes if at most a percentage of the elements is outside of the tolerances; NaN and Inf must be at their places."""
+    """Passes if at most a percentage of the elements is outside of the tolerances; NaN and Inf must be in place."""
 
     rtol: float | None
     atol: float | None

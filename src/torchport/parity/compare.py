@@ -85,7 +85,7 @@ def compare_traces(
     the operations of a call in the order of execution, for traces that hold them. `again` has what the
     reference computes when it is run again in other ways. Without `pictures`, only layers that fail have one.
     `own_golden` has what own errors are measured against, if that is not `golden`: what the reference computes from the
-    inputs that each call of the candidate had, for a candidate that cannot be handed golden ones. `truth` is then of it.
+    inputs that each call of the candidate had, if it could not be handed golden ones. `truth` is then of these values.
     """
     with ExitStack() as stack:
 

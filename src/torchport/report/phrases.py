@@ -26,6 +26,8 @@ def headline(report: Report) -> str:
             "the 1 layer diverges" if len(judged) == 1 else f"{len(failed)} of {len(judged)} layers diverge"
         )
         return f"{ported}: {diverge}{rule}"
+    if report.status == "error" and report.stopped is not None:
+        return f"{ported}: {' '.join(report.stopped.split())}"
     if report.first_divergence is not None:
         return f"{ported}: every layer agrees, but the outputs drift too far{rule}"
     if report.todos:

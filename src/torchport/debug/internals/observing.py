@@ -29,7 +29,7 @@ RECOMPILATIONS = 64
 
 def aten_backend(forward: Compile, backward: Compile, decompositions: Mapping[Any, Any]) -> Any:
     """A backend of torch.compile: graphs go through AOTAutograd, and are compiled by `forward` and `backward`."""
-    from functorch.compile import make_boxed_func
+    from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
     from torch._dynamo.backends.common import aot_autograd
 
     def boxed(compile: Compile) -> Compile:
@@ -46,8 +46,9 @@ def aten_backend(forward: Compile, backward: Compile, decompositions: Mapping[An
 def backend_of_name(name: str) -> Compile:
     from torch._dynamo.backends.registry import lookup_backend
 
-    found: Compile = lookup_backend(name)
-    return found
+    found: Any = lookup_backend(name)
+    compile: Compile = found
+    return compile
 
 
 def names_of_backends() -> list[str]:

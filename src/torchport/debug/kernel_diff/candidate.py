@@ -41,8 +41,8 @@ class CompiledPair:
 
 def compile_pair(route: Route, graph: CapturedGraph, steps: Sequence[Step]) -> CompiledPair:
     return CompiledPair(
-        route.compile(exposed(graph, steps), graph),
-        route.compile(graph.module, graph),
+        route.compile(exposed(graph, steps), graph.inputs, graph.stage),
+        route.compile(graph.module, graph.inputs, graph.stage),
     )
 
 

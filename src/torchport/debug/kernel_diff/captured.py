@@ -41,9 +41,8 @@ class Capturing:
     def backend(self, module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         number = self._count
         self._count += 1
-        stages: list[Stage] = ["forward", "backward"]
-        compilers = [self._compiler(number, stage) for stage in stages]
-        compile: Any = observing.aten_backend(*compilers, self.decompositions)
+        forward, backward = self._compiler(number, "forward"), self._compiler(number, "backward")
+        compile: Any = observing.aten_backend(forward, backward, self.decompositions)
         compiled: Callable[..., Any] = compile(module, inputs)
         return compiled
 

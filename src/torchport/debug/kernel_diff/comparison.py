@@ -21,6 +21,7 @@ from torchport.debug.kernel_diff.deadline import within
 from torchport.debug.kernel_diff.judging import Judgement, judge
 from torchport.debug.kernel_diff.measuring import MeasuredGraph, Values
 from torchport.debug.kernel_diff.planning import GraphPlan, add_call, add_to, call_of_step, plan_graph
+from torchport.debug.kernel_diff.reference import ReferenceValues
 from torchport.debug.kernel_diff.route import Route
 from torchport.debug.kernel_diff.steps import draws_random_numbers, read_steps
 from torchport.debug.kernel_diff.whole_model import ModelRun, WholeModel
@@ -47,6 +48,9 @@ class Compiled:
     """By the name of the graph."""
     model: Callable[..., Any] | None = None
     """What torch.compile made of the model."""
+    reference: Callable[..., Any] | None = None
+    """What torch.compile made of the model by the backend that is the reference; None for the model itself."""
+    reference_pairs: dict[str, CompiledPair] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     """By graph, or by the model, why the backend has nothing for it."""
     is_stuck: bool = False
@@ -61,6 +65,8 @@ class Compiled:
 class Comparison:
     whole: WholeModel
     route: Route
+    reference: Route | None
+    """Another backend that is the reference; None for eager PyTorch."""
     name: str
     config: ComparisonConfig
     arithmetic: Arithmetic
@@ -80,7 +86,8 @@ class Comparison:
             for plan in self.compiled.plans:
                 if plan.steps:
                     self._attempt(plan.graph.name, lambda: self._compile(plan))  # noqa: B023
-            self.compiled.model = self._compiled_model()
+            self.compiled.model = self._compiled_by(self.route)
+            self.compiled.reference = None if self.reference is None else self._compiled_by(self.reference)
 
     def _captured(self) -> list[CapturedGraph]:
         with observing.compiling(is_observed=True):
@@ -96,13 +103,14 @@ class Comparison:
     def _compile(self, plan: GraphPlan) -> None:
         self.compiled.pairs[plan.graph.name] = compile_pair(self.route, plan.graph, plan.steps)
 
-    def _compiled_model(self) -> Callable[..., Any]:
-        compiled: Any = torch.compile(self.whole.model, backend=self.route.backend, dynamic=False)
+    def _compiled_by(self, route: Route) -> Callable[..., Any]:
+        options: dict[str, Any] = {"backend": route.backend, "dynamic": False}
+        compiled: Callable[..., Any] = torch.compile(self.whole.model, **options)
         return compiled
 
-    def _attempt(self, what: str, work: Callable[[], Any]) -> Any:
-        """What the backend is asked for; None if it fails, or has hung before."""
-        if self.compiled.is_stuck:
+    def _attempt(self, what: str, work: Callable[[], Any], *, is_compiled: bool = False) -> Any:
+        """What the backend is asked for; None if it fails, or would have to compile and has hung before."""
+        if self.compiled.is_stuck and not is_compiled:
             self.compiled.failures.setdefault(what, "the backend hung before")
             return None
         try:
@@ -130,12 +138,22 @@ class Comparison:
         pair = self.compiled.pairs.get(plan.graph.name)
         if pair is None:
             return None
-        run = self._attempt(plan.graph.name, lambda: run_pair(pair, plan.graph, plan.steps, scratch.store()))
+        run = self._attempt(
+            plan.graph.name, lambda: run_pair(pair, plan.graph, plan.steps, scratch.store()), is_compiled=True
+        )
         if run is None:
             return None
-        found = MeasuredGraph(plan, run, values, scratch.store)
+        found = MeasuredGraph(plan, run, values, scratch.store, self._reference_values(plan, scratch))
         found.measure()
+        if found.reference is not None and found.reference.pair is not None:
+            self.compiled.reference_pairs[plan.graph.name] = found.reference.pair
         return found
+
+    def _reference_values(self, plan: GraphPlan, scratch: Scratch) -> ReferenceValues | None:
+        if self.reference is None:
+            return None
+        known = self.compiled.reference_pairs.get(plan.graph.name)
+        return ReferenceValues(self.reference, scratch.store(), scratch.store(), known)
 
     def runs_in_eager(self, one: MeasuredGraph) -> bool:
         """Whether nothing but eager PyTorch computes a graph, whose values are then what eager gives, mostly."""
@@ -150,11 +168,12 @@ class Comparison:
         )
 
     def _whole_runs(self) -> WholeRuns:
-        def run() -> ModelRun:
+        def run(call: Callable[..., Any] | None) -> ModelRun:
             with observing.compiling(is_observed=False):
-                return self.whole.run(self.compiled.model)
+                return self.whole.run(call)
 
-        return WholeRuns(self.whole.run(), self.whole.in_float64(), self._attempt(self.name, run))
+        compiled = self._attempt(self.name, lambda: run(self.compiled.model))
+        return WholeRuns(run(self.compiled.reference), self.whole.in_float64(), compiled)
 
     def _judgement(self, values: Values, measured: list[MeasuredGraph], runs: WholeRuns) -> Judgement:
         model = self.whole.model
@@ -184,15 +203,21 @@ class Comparison:
 
         is_random = self.compiled.has_random_numbers
         whole = [self.name, *(call.name for call in gradients), *(one.plan.scope.name for one in measured)]
+
+        def excused(failed: Collection[str]) -> Mapping[str, str]:
+            given = failed, self.config.rules, self.arithmetic
+            return {name: why for one in measured for name, why in one.excused(*given).items()}
+
         return Judgement(
-            plan,
-            values,
-            order,
-            emulate,
-            ends,
-            types,
-            surplus_gradients(runs, self.name),
-            whole if is_random else (),
+            plan=plan,
+            values=values,
+            order=order,
+            emulate=emulate,
+            ends=ends,
+            types=types,
+            surplus=surplus_gradients(runs, self.name),
+            may_differ=whole if is_random else (),
+            excused=excused,
         )
 
 

@@ -1,7 +1,8 @@
 """Computing the operations of a graph again by eager PyTorch: from the backend's values, or from the inputs on.
 
 In: the values that the backend gave. Out: what eager gives from the same inputs, for single operations, for the
-operations of a module in a row, and for a whole graph; in the graph's own dtypes, in float64, or as a class of arithmetic.
+operations of a module in a row, and for a whole graph; in the graph's own dtypes, in float64, or in a class of
+arithmetic.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ class Computing:
     def one(self, step: Step, mode: Mode = as_it_is) -> list[Any]:
         """The tensors that one operation gives, from the backend's values."""
         with torch.no_grad(), mode():
-            return step.parts(self._computed(step.node, self._given))
+            return step.parts(self._computed(step.node, self.given))
 
     def in_a_row(self, steps: Sequence[Step], wanted: Sequence[torch.fx.Node], mode: Mode) -> list[Any]:
         """The values of some nodes, from operations of which each works on what those before it have computed."""
         known: dict[str, Any] = {}
 
         def value_of(node: torch.fx.Node) -> Any:
-            return known[node.name] if node.name in known else self._given(node)
+            return known[node.name] if node.name in known else self.given(node)
 
         with torch.no_grad(), mode():
             for step in steps:
@@ -85,14 +86,14 @@ class Computing:
         known: dict[str, Any] = {}
 
         def value_of(node: torch.fx.Node) -> Any:
-            return known[node.name] if node.name in known else self._given(node)
+            return known[node.name] if node.name in known else self.given(node)
 
         with torch.no_grad(), mode():
             for node in nodes:
                 if node.op != "call_function":
                     continue
                 is_fed = node.name in self.fed and node.name in self.values
-                known[node.name] = self._given(node) if is_fed else self._computed(node, value_of)
+                known[node.name] = self.given(node) if is_fed else self._computed(node, value_of)
                 if keep is not None:
                     keep(node.name, known[node.name])
                 left.subtract(_names(node.all_input_nodes))
@@ -109,7 +110,7 @@ class Computing:
         kwargs = torch.fx.node.map_arg(node.kwargs, value_of)
         return target(*args, **kwargs)
 
-    def _given(self, node: torch.fx.Node) -> Any:
+    def given(self, node: torch.fx.Node) -> Any:
         """The value of a node that is not computed here: an input, a constant, or what the backend gave."""
         if node.name in self.inputs:
             return self.inputs[node.name]
@@ -134,7 +135,7 @@ def _names(nodes: Iterable[torch.fx.Node]) -> list[str]:
 
 
 def _laid_out(value: Tensor, node: torch.fx.Node) -> Tensor:
-    """A value where the graph has it, and with the strides that it has there: operations such as views depend on them."""
+    """A value on the device and with the strides that it has in the graph, because views depend on them."""
     expected: Tensor = node.meta["val"]
     value = value.to(expected.device)
     strides = tuple(int(stride) for stride in expected.stride())

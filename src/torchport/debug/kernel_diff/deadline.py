@@ -12,9 +12,9 @@ Found = TypeVar("Found")
 
 
 def within(seconds: float | None, what: str, work: Callable[[], Found]) -> Found:
-    """What `work` gives; CompileError if it takes longer. It then goes on in a thread of its own, which cannot be ended.
+    """What `work` gives; CompileError if it takes longer.
 
-    Without a limit it is done in this thread.
+    It then goes on in a thread of its own, which cannot be ended. Without a limit it is done in this thread.
     """
     if seconds is None:
         return work()

@@ -40,8 +40,6 @@ class DiffReport:
     def summary(self) -> str:
         """The verdict as text: the culprit with its line, the layers nearest the limit, notes, and pictures."""
         text = terminal.plain(lambda console: terminal.render(self.report, console))
-        if self.report.stopped is not None and self.report.first_divergence is None:
-            text += f"Stopped  {self.report.stopped}\n"
         return text + "".join(f"Picture  {path}\n" for path in self.pictures)
 
 

@@ -26,8 +26,8 @@ Backend = str | Callable[..., Any]
 class KernelDiffHarness:
     """Compares what a backend makes of a model with what eager PyTorch, and float64, make of it.
 
-    `example_inputs` are the arguments: a tensor, a tuple or list of positional ones, a dict of named ones, or a tuple of
-    both. What was captured and compiled is kept, so that `compare` may be called again.
+    `example_inputs` are the arguments: a tensor, a tuple or list of positional ones, a dict of named ones, or both as a
+    tuple. What was captured and compiled is kept, so that `compare` may be called again.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class KernelDiffHarness:
         self.tree = tree
         args, kwargs = split_inputs(example_inputs)
         name = model_name or type(model).__name__
-        whole = WholeModel(
-            model, args, kwargs, _differentiates(model, args, kwargs, self.config), self.config.loss
-        )
+        gradients = self.config.gradients and any(one.requires_grad for one in model.parameters())
+        whole = WholeModel(model, args, kwargs, gradients, self.config.loss)
         route = route_of(test_backend)
         arithmetic = find_arithmetic(self.config.arithmetic or route.arithmetic or FLOAT32.name)
-        self._comparison = Comparison(whole, route, name, self.config, arithmetic)
+        reference = None if reference_backend == "eager" else route_of(reference_backend)
+        self._comparison = Comparison(whole, route, reference, name, self.config, arithmetic)
         self._is_prepared = False
 
     def compare(self, generate_visualizations: bool = False, out: str | Path | None = None) -> DiffReport:
@@ -97,10 +97,3 @@ def split_inputs(given: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         f"example_inputs is of class {type(given).__name__}",
         fix="give a tensor, a tuple of arguments, a dict of named ones, or (args, kwargs)",
     )
-
-
-def _differentiates(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], config: ComparisonConfig
-) -> bool:
-    """Whether there is anything to differentiate by."""
-    return config.gradients and any(parameter.requires_grad for parameter in model.parameters())

@@ -39,6 +39,8 @@ class Judgement:
     surplus: list[Layer] = field(default_factory=list)
     may_differ: Collection[str] = ()
     """Calls that are listed as not compared if they differ, because the model draws random numbers."""
+    excused: Callable[[Collection[str]], Mapping[str, str]] = lambda failed: {}
+    """Of calls that failed, those that are right all the same, and why."""
 
 
 def judge(
@@ -102,16 +104,20 @@ def _write(judgement: Judgement, files: RunFolder) -> None:
 def _completed(parity: Parity, judgement: Judgement) -> Parity:
     """The comparison with a row for what was not compared, in the order of execution, in words about a backend."""
     rows = {layer.name: _in_words(layer, judgement) for layer in parity.layers}
-    excused = {name for name in judgement.may_differ if name in rows and not rows[name].passed}
-    for name in excused:
-        rows[name] = _uncompared(rows[name], "the model draws random numbers, and compiled it drew others")
+    for name in judgement.may_differ:
+        if name in rows and not rows[name].passed:
+            rows[name] = _uncompared(
+                rows[name], "the model draws random numbers, and compiled it drew others"
+            )
+    for name, why in judgement.excused([name for name, row in rows.items() if not row.passed]).items():
+        rows[name] = rows[name].model_copy(update={"passed": True, "reason": why, "failure": None})
     for name, why in judgement.values.uncompared.items():
         rows[name] = _uncompared(rows.get(name) or _row_of(name, judgement), why)
     rows |= {layer.name: layer for layer in judgement.surplus}
     layers = tuple(rows[name] for name in dict.fromkeys((*judgement.order, *rows)) if name in rows)
     failed = [layer for layer in layers if not layer.passed]
     divergence = parity.first_divergence
-    if divergence is not None and divergence.layer in excused:
+    if divergence is not None and divergence.kind == "own" and rows[divergence.layer].passed:
         divergence = None
     if divergence is None and failed:
         divergence = _divergence_of(failed[0])
@@ -151,10 +157,11 @@ def _divergence_of(layer: Layer) -> Divergence:
         type=layer.type,
         source=layer.source,
         call=layer.name,
-        what="gradient",
+        what="output" if layer.failure is None else layer.failure.what,
         kind="own",
-        reason=layer.reason or "",
+        reason=(layer.reason if layer.failure is None else layer.failure.reason) or "",
         metrics=layer.own,
+        key=None if layer.failure is None else layer.failure.key,
     )
 
 

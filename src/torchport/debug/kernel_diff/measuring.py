@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,8 +14,12 @@ from torch import Tensor
 from torchport.arithmetic.classes import Arithmetic
 from torchport.debug.kernel_diff.candidate import CandidateRun
 from torchport.debug.kernel_diff.computing import Computing, Mode, as_class, as_it_is, in_float64
-from torchport.debug.kernel_diff.planning import GraphPlan, Part
+from torchport.debug.kernel_diff.planning import GraphPlan, Part, leaving
+from torchport.debug.kernel_diff.reference import ReferenceValues
 from torchport.debug.kernel_diff.steps import Step, outputs_of
+from torchport.parity.dtypes import name_of
+from torchport.parity.judge import judge_by
+from torchport.parity.rulebook import Judged, RuleBook
 from torchport.trace.residual import residual
 
 Store = MutableMapping[str, Tensor]
@@ -50,6 +55,8 @@ class MeasuredGraph:
     run: CandidateRun
     values: Values
     store: Callable[[], Store]
+    reference: ReferenceValues | None = None
+    """What another backend than eager PyTorch computes, if that is the reference."""
     equal: int = 0
     """How many operations give, bit by bit, what eager PyTorch gives from the same inputs."""
 
@@ -69,19 +76,69 @@ class MeasuredGraph:
 
     def emulated(self, arithmetic: Arithmetic, calls: Collection[str]) -> dict[str, Tensor]:
         """By key, what eager PyTorch gives in a class of arithmetic, for some of the calls in this graph."""
-        found: dict[str, Tensor] = {}
         mode = as_class(arithmetic)
-        for step in self.plan.steps:
-            if step.left_out is None and self.plan.names[step.node.name] in calls:
-                found |= _named(
-                    self.plan.keys(step), _attempt(lambda mode: self.computing.one(step, mode), mode)
-                )  # noqa: B023
-        for part in self.plan.parts.values():
-            if part.name in calls:
-                found |= _named(part.keys, _attempt(lambda mode: self._row(part, mode), mode))  # noqa: B023
-        if self.plan.scope.name in calls:
-            found |= _named(self.plan.scope.keys, _attempt(self._outputs, mode))
+        found: dict[str, Tensor] = {}
+        for name, (keys, compute) in self._computed_as().items():
+            if name in calls:
+                found |= _named(keys, _attempt(compute, mode))
         return found
+
+    def _computed_as(self) -> dict[str, tuple[list[str], Compute]]:
+        """By call, its keys, and how eager PyTorch computes them from what the backend gave."""
+        compared = [step for step in self.plan.steps if step.left_out is None]
+        return {
+            **{
+                self.plan.names[step.node.name]: (self.plan.keys(step), partial(self.computing.one, step))
+                for step in compared
+            },
+            **{part.name: (part.keys, partial(self._row, part)) for part in self.plan.parts.values()},
+            self.plan.scope.name: (self.plan.scope.keys, self._outputs),
+        }
+
+    def excused(self, failed: Collection[str], rules: RuleBook, arithmetic: Arithmetic) -> dict[str, str]:
+        """By call, why it is right although it failed: it is inside of an operation whose results are right.
+
+        Eager PyTorch has no such value: it computes the operation as a whole, which was taken apart for the backend.
+        """
+        returned = set(outputs_of(self.plan.graph))
+        found: dict[str, str] = {}
+        for steps in self._taken_apart():
+            outputs = leaving(steps, returned)
+            inner = {
+                self.plan.names[step.node.name] for step in steps if not set(step.values) & set(outputs)
+            } & set(failed)
+            if inner and outputs and self._are_right(steps, outputs, rules, arithmetic):
+                why = f"it is inside of {steps[0].origin}, which gives what it should"
+                found |= dict.fromkeys(inner, why)
+        return found
+
+    def _taken_apart(self) -> list[list[Step]]:
+        """The operations of eager PyTorch that are several in this graph."""
+        groups: dict[Any, list[Step]] = {}
+        for step in self.plan.steps:
+            groups.setdefault(step.whole, []).append(step)
+        return [steps for steps in groups.values() if len(steps) > 1]
+
+    def _are_right(
+        self, steps: list[Step], outputs: list[torch.fx.Node], rules: RuleBook, arithmetic: Arithmetic
+    ) -> bool:
+        """Whether several operations in a row, given what the backend gave them, end with what the backend has."""
+
+        def row(mode: Mode) -> list[Any]:
+            return self.computing.in_a_row(steps, outputs, mode)
+
+        own, wide, coarse = (_attempt(row, mode) for mode in (as_it_is, in_float64, as_class(arithmetic)))
+        if own is None or wide is None:
+            return False
+        for node, golden, truth, coarser in zip(outputs, own, wide, coarse or [None] * len(own), strict=True):
+            if node.name not in self.run.values:
+                return False
+            candidate = self.run.values[node.name].cpu()
+            rule = rules.own(Judged(node.name, name_of(golden.dtype), name_of(candidate.dtype)))
+            distance = residual(golden, truth)
+            if not judge_by(rule, golden.cpu(), candidate, distance, coarser)[1].passed:
+                return False
+        return True
 
     def _row(self, part: Part, mode: Mode) -> list[Any]:
         return self.computing.in_a_row(part.steps, part.outputs, mode)
@@ -98,6 +155,9 @@ class MeasuredGraph:
         try:
             torch.manual_seed(0)
             self.computing.whole(as_it_is, keep)
+            if self.reference is not None:
+                self.reference.compute(self.plan, self.computing)
+                self.chained = self.reference.chained
         except Exception as error:
             self.values.uncompared[self.plan.scope.name] = _said(error)
 
@@ -109,7 +169,7 @@ class MeasuredGraph:
         for key, value in zip(keys, step.values, strict=True):
             if value.name in self.run.reasons:
                 self.values.reasons[key] = self.run.reasons[value.name]
-        own = self._own(name, lambda mode: self.computing.one(step, mode))
+        own = self._own(name, keys, partial(self.computing.one, step))
         if own is not None and self._put(name, keys, step.values, own):
             given = (self.run.values[value.name] for value in step.values if value.name in self.run.values)
             self.equal += all(_is_equal(*pair) for pair in zip(given, own[0], strict=False))
@@ -121,13 +181,13 @@ class MeasuredGraph:
         if missing:
             self.values.uncompared[part.name] = f"the backend gives no value for {missing[0]}"
             return
-        if (own := self._own(part.name, lambda mode: self._row(part, mode))) is not None:
+        if (own := self._own(part.name, part.keys, partial(self._row, part))) is not None:
             self._put(part.name, part.keys, part.outputs, own)
 
     def _measure_graph(self) -> None:
         """The outputs of the graph if nothing is observed, against what eager makes of the same inputs."""
         scope, outputs = self.plan.scope, self.run.outputs
-        own = self._own(scope.name, self._outputs)
+        own = self._own(scope.name, scope.keys, self._outputs)
         if own is None:
             return
         for index, key in enumerate(scope.keys):
@@ -151,13 +211,16 @@ class MeasuredGraph:
         known = outputs_of(self.plan.graph)
         return [known.index(node) for node in self.plan.scope.outputs]
 
-    def _own(self, name: str, compute: Compute) -> tuple[list[Tensor], list[Any] | None] | None:
-        """What eager PyTorch gives, and what it gives in float64; None if it gives nothing from what there is."""
+    def _own(
+        self, name: str, keys: Sequence[str], compute: Compute
+    ) -> tuple[list[Tensor], list[Any] | None] | None:
+        """What the reference gives, and what eager PyTorch gives in float64; None if there is nothing to give."""
+        known = None if self.reference is None else self.reference.own
         try:
-            own = compute(as_it_is)
+            own = compute(as_it_is) if known is None else [known[key] for key in keys]
         except Exception as error:
             self.values.uncompared[name] = (
-                f"eager PyTorch cannot compute it from what it is given: {_said(error)}"
+                f"the reference cannot compute it from what it is given: {_said(error)}"
             )
             return None
         return own, _attempt(compute, in_float64)

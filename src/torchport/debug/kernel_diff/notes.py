@@ -51,6 +51,8 @@ def completed(
 
 
 def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[str]:
+    if comparison.reference is not None:
+        yield f"the reference is {comparison.reference.name}, not eager PyTorch"
     for one in measured:
         yield from _on_observing(one)
         if one.plan.graph.runs > 1:

@@ -58,7 +58,7 @@ def plan_graph(graph: CapturedGraph, steps: list[Step], root: str, is_only: bool
     returned = {node for node in outputs_of(graph) if isinstance(node, torch.fx.Node)}
     scope.outputs = _computed_outputs(graph, steps)
     for part in found.parts.values():
-        part.outputs = _leaving(part.steps, returned)
+        part.outputs = leaving(part.steps, returned)
     return found
 
 
@@ -80,8 +80,8 @@ def _computed_outputs(graph: CapturedGraph, steps: Sequence[Step]) -> list[torch
     return list(dict.fromkeys(node for node in outputs_of(graph) if node in own))
 
 
-def _leaving(steps: Sequence[Step], returned: set[torch.fx.Node]) -> list[torch.fx.Node]:
-    """The values of a module's operations that others read, or the graph gives."""
+def leaving(steps: Sequence[Step], returned: set[torch.fx.Node]) -> list[torch.fx.Node]:
+    """The values of some operations that others read, or the graph gives."""
     own = {step.node for step in steps} | {value for step in steps for value in step.values}
     return [
         value

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from torchport.debug.internals import observing
-from torchport.debug.kernel_diff.captured import CapturedGraph, same_layout
+from torchport.debug.kernel_diff.captured import Stage, same_layout
 from torchport.errors import UsageError
 
 
@@ -19,21 +19,18 @@ class CompiledGraph:
     call: Callable[..., Any]
     kernels: int | None
     """How many kernels it is made of; None if the backend does not say."""
-    is_boxed: bool = False
-    """Whether it takes its inputs as one list. What a backend of Dynamo's returns never does, whatever it says."""
 
     def run(self, inputs: Sequence[Any]) -> Any:
         """What it gives for copies of the inputs, once the device has computed it."""
-        given = [same_layout(one) for one in inputs]
         with torch.no_grad():
-            found = self.call(given) if self.is_boxed else self.call(*given)
+            found = self.call(*(same_layout(one) for one in inputs))
         synchronize()
         return found
 
 
 @dataclass(frozen=True)
 class Route:
-    """The way of a graph into a backend: Inductor's inside, `compile` of an adapter, or as Dynamo would hand it over."""
+    """The way of a graph into a backend: Inductor's inside, `compile` of an adapter, or as Dynamo would hand it on."""
 
     name: str
     backend: Any
@@ -48,14 +45,13 @@ class Route:
     def decompositions(self) -> Mapping[Any, Any]:
         return observing.inductor_decompositions() if self.is_inductor else {}
 
-    def compile(self, module: torch.fx.GraphModule, graph: CapturedGraph) -> CompiledGraph:
-        """What the backend makes of a copy of `module`, which takes the inputs of `graph`."""
-        inputs, own = [same_layout(one) for one in graph.inputs], copy.deepcopy(module)
+    def compile(self, module: torch.fx.GraphModule, given: Sequence[Any], stage: Stage) -> CompiledGraph:
+        """What the backend makes of a copy of `module`, which takes what is given."""
+        inputs, own = [same_layout(one) for one in given], copy.deepcopy(module)
         with torch.no_grad(), observing.compiling(is_observed=True):
             if self.is_inductor:
-                is_backward = graph.stage == "backward"
-                call, kernels = observing.compile_by_inductor(own, inputs, is_backward=is_backward)
-                return CompiledGraph(call, kernels, is_boxed=getattr(call, "_boxed_call", False))
+                is_backward = stage == "backward"
+                return CompiledGraph(*observing.compile_by_inductor(own, inputs, is_backward=is_backward))
             compiled = self.compile_aten(own, inputs)
         if not callable(compiled):
             raise TypeError(f"it returned {type(compiled).__name__}, which cannot be called")

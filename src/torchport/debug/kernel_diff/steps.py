@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,13 @@ class Step:
     source: str | None
     left_out: str | None
     """Why its values are not compared; None if they are."""
+    origin: str
+    """The operation of eager PyTorch that it is a part of, if that was taken apart for the backend."""
+
+    @property
+    def whole(self) -> Hashable:
+        """What is the same for the parts of one operation."""
+        return self.origin, self.node.meta.get("seq_nr"), self.node.meta.get("stack_trace"), self.inside
 
     def parts(self, result: Any) -> list[Any]:
         """The tensors in what the operation gives, in the order of `values`."""
@@ -63,6 +70,7 @@ def read_steps(graph: CapturedGraph, names: Mapping[int, str]) -> list[Step]:
             inside=calls_around(node, names),
             source=line_of(node),
             left_out=_why_left_out(node, values),
+            origin=str(node.meta.get("original_aten") or node.target),
         )
         for node in graph.module.graph.nodes
         if node.op == "call_function" and not is_part(node) and (values := _values(node))
@@ -129,7 +137,7 @@ def draws_random_numbers(node: torch.fx.Node) -> bool:
     for place, argument in enumerate(target._schema.arguments):
         if argument.name == "dropout_p":
             given = node.args[place] if place < len(node.args) else node.kwargs.get("dropout_p", 0.0)
-            return given != 0.0
+            return bool(given != 0.0)
     return True
 
 

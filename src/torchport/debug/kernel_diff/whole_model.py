@@ -85,7 +85,9 @@ class WholeModel:
         return copied.requires_grad_(self.gradients and (is_float or tensor.is_complex()))
 
     def _gradients(self, result: Any, inputs: list[tuple[leaves.Path, Tensor]]) -> dict[str, Tensor | None]:
-        wanted = {name: one for name, one in self.model.named_parameters() if one.requires_grad}
+        wanted: dict[str, Tensor] = {
+            name: one for name, one in self.model.named_parameters() if one.requires_grad
+        }
         wanted |= {name_of_input(path): one for path, one in inputs if one.requires_grad}
         starts = [
             (start, gradient) for start, gradient in starts_of(result, self.loss) if _has_gradient(start)
