@@ -339,3 +339,41 @@ def test_a_torch_without_a_private_part_is_noted(
 
 def test_nothing_that_is_needed_is_missing_here() -> None:
     assert dynamo.not_observed() == []
+
+
+def test_an_interrupted_compilation_is_a_failure_and_goes_on_to_the_user(inspector: GuardInspector) -> None:
+    def interrupted(module: Any, inputs: Any) -> Any:
+        raise KeyboardInterrupt
+
+    compiled = torch.compile(subjects.one_graph, backend=interrupted)
+    with pytest.raises(KeyboardInterrupt), inspector.watch() as watch:
+        compiled(x())
+    (failure,) = watch.report().failures
+    assert failure.error == "KeyboardInterrupt"
+
+
+def test_a_compilation_that_is_called_in_a_new_way_is_noted_and_not_disturbed(
+    inspector: GuardInspector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise KeyError("compile_id")
+
+    monkeypatch.setattr(dynamo_hooks, "_begun", unreadable)
+    backend = Counting()
+    with inspector.watch() as watch:
+        torch.compile(subjects.two_breaks, backend=backend)(x())
+    assert len(backend.graphs) == 3
+    report = watch.report()
+    assert not report.compilations and "could not be read: KeyError" in report.notes[0]
+
+
+@pytest.mark.skipif(
+    not hasattr(torch._dynamo.config, "nested_graph_breaks"), reason="this torch has no such setting"
+)
+def test_breaks_are_the_same_lines_if_callers_are_not_split(inspector: GuardInspector) -> None:
+    with torch._dynamo.config.patch(nested_graph_breaks=True):
+        nested = inspector.inspect(subjects.two_deep, x())
+    split = inspector.inspect(subjects.two_deep, x())
+    assert [str(one.place) for one in nested.breaks] == [str(one.place) for one in split.breaks]
+    assert [str(one) for one in nested.breaks[0].callers] == [str(one) for one in split.breaks[0].callers]
+    assert len(nested.graphs) < len(split.graphs)

@@ -17,6 +17,7 @@ class Advice(NamedTuple):
 
 WITHOUT_COMMENT = re.compile(r"\s{2,}# .*", re.DOTALL)
 HINT = re.compile(r"\(HINT: [^)\n]*\)")
+OF_AN_ARGUMENT = r"\n.*\nof an argument$"
 OUTSIDE = "call it outside of the compiled function"
 NOT_COMPILED = "keep it from the compiler by `if not torch.compiler.is_compiling():`"
 
@@ -70,23 +71,23 @@ RECOMPILATIONS: tuple[Advice, ...] = (
     Advice(r"^tensor '.*\b_parameters\[", ""),
     Advice(r"^tensor '.+' size mismatch at index \d+\. expected (?:[01], actual \d+|\d+, actual [01])$",
            "Dynamo always compiles the sizes 0 and 1 apart from others, so one more graph for them is normal."),
-    Advice(r"^tensor '(?P<name>(?!___)[A-Za-z_]\w*)' size mismatch at index (?P<axis>\d+)\. .*\n\nof an argument$",
+    Advice(r"^tensor '(?P<name>(?!___)[A-Za-z_]\w*)' size mismatch at index (?P<axis>\d+)\. .*$" + OF_AN_ARGUMENT,
            "If this size changes from call to call, say so before the first one: torch._dynamo.mark_dynamic({name}, "
            "{axis}), or torch.compile(…, dynamic=True)."),
     Advice(r"^tensor '.+' size mismatch at index \d+\. ",
            "If this size changes from call to call, compile with torch.compile(…, dynamic=True)."),
-    Advice(r"^tensor '(?P<name>.+)' rank mismatch",
+    Advice(r"^tensor '(?P<name>(?!___).+)' rank mismatch",
            "A graph is for one number of axes: give `{name}` the same number in every call."),
-    Advice(r"^tensor '(?P<name>.+)' dtype mismatch\. expected (?P<old>\w+), actual (?P<new>\w+)",
+    Advice(r"^tensor '(?P<name>(?!___).+)' dtype mismatch\. expected (?P<old>\w+), actual (?P<new>\w+)",
            "`{name}` was {old} and now is {new}: cast it before the call if that is not meant."),
-    Advice(r"^tensor '(?P<name>.+)' stride mismatch",
+    Advice(r"^tensor '(?P<name>(?!___).+)' stride mismatch",
            "`{name}` lies in memory in another way: call `.contiguous()` on it before the call if that is not meant."),
-    Advice(r"^tensor '(?P<name>.+)' requires_grad mismatch",
+    Advice(r"^tensor '(?P<name>(?!___).+)' requires_grad mismatch",
            "`{name}` once needs a gradient and once does not, which takes a graph each: detach it, or always ask for "
            "one, if that is not meant."),
-    Advice(r"^tensor '(?P<name>.+)' (?:Tensor )?device(?: index)? mismatch",
+    Advice(r"^tensor '(?P<name>(?!___).+)' (?:Tensor )?device(?: index)? mismatch",
            "`{name}` is on another device, and there is a graph for each device."),
-    Advice(r"^tensor '(?P<name>.+)' dispatch key set mismatch\. "
+    Advice(r"^tensor '(?P<name>(?!___).+)' dispatch key set mismatch\. "
            r"expected DispatchKeySet\((?P<old>CPU|CUDA|Meta|XPU|MPS|HPU)\b.*, "
            r"actual DispatchKeySet\((?!(?P=old)\b)(?P<new>CPU|CUDA|Meta|XPU|MPS|HPU)\b",
            "`{name}` was on {old} and now is on {new}: there is a graph for each device."),
@@ -108,29 +109,30 @@ RECOMPILATIONS: tuple[Advice, ...] = (
     Advice(r"^G\['(?P<name>[^']+)'\] == ",
            "The global `{name}` is a constant of the graph: pass what changes as an argument, as a tensor if it is a "
            "number."),
-    Advice(r"^(?P<name>(?!___)[A-Za-z_]\w*) == -?\d+$",
+    Advice(r"^(?P<name>(?!___)[A-Za-z_]\w*) == -?\d+$" + OF_AN_ARGUMENT,
            "The int `{name}` is a constant of the graph until it changes. If it changes from call to call, compile "
            "with torch.compile(…, dynamic=True), or pass it as a tensor."),
-    Advice(r"^(?P<name>[A-Za-z_]\w*) == -?\d+(?:\.\d*)?(?:e[-+]?\d+)?$",
+    Advice(r"^(?P<name>(?!___)[A-Za-z_]\w*) == -?\d+(?:\.\d*)?(?:e[-+]?\d+)?$" + OF_AN_ARGUMENT,
            "The float `{name}` is a constant of the graph until it changes. If it changes from call to call, pass it "
            "as a tensor."),
-    Advice(r"^(?P<name>[A-Za-z_]\w*) (?:==|is) (?:True|False|None|'[^']*')$",
+    Advice(r"^(?P<name>(?!___)[A-Za-z_]\w*) (?:==|is) (?:True|False|None|'[^']*')$" + OF_AN_ARGUMENT,
            "There is a graph for each value of `{name}`: keep such arguments to few values."),
-    Advice(r"^(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+) == ",
+    Advice(r"^(?P<name>(?!___)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+) == ",
            "The attribute `{name}` is a constant of the graph: keep what changes in a tensor, or set it once."),
     Advice(r"^len\(.*\b_modules\b.*\) (?:==|!=) \d+$",
            "A module was added to a container, or taken out of it, after it was compiled."),
-    Advice(r"^len\((?P<name>[A-Za-z_][\w.]*)\) (?:==|!=) \d+$",
+    Advice(r"^len\((?P<name>(?!___)[A-Za-z_][\w.]*)\) (?:==|!=) \d+$",
            "There is a graph for each length of `{name}`: pass one tensor (torch.stack, padding) or always as many."),
-    Advice(r"^list\(dict\.keys\((?P<name>[A-Za-z_][\w.]*)\)\)\[",
+    Advice(r"^list\(dict\.keys\((?P<name>(?!___)[A-Za-z_][\w.]*)\)\)\[",
            "The keys of `{name}` are part of the graph: give it the same keys, in the same order, in every call."),
     Advice(r"^Duplicate tensors found: ",
            "The same tensor is passed for two arguments, which takes a graph of its own."),
-    Advice(r"^___check_obj_id\((?P<name>[A-Za-z_][\w.]*?)\.__code__, \d+\), type=<class 'code'>",
+    Advice(r"^___check_obj_id\((?P<name>(?!___)[A-Za-z_][\w.]*?)\.__code__, \d+\), type=<class 'code'>",
            "Another function is passed as `{name}`, and there is a graph for each function."),
-    Advice(r"^___check_obj_id\((?P<name>[A-Za-z_]\w*), \d+\), type=<class '(?:function|builtin_function_or_method)'>",
-           "Another function is passed as `{name}`, and there is a graph for each."),
-    Advice(r"^___check_type_id\((?P<name>[A-Za-z_][\w.]*), \d+\), type=<class '(?P<old>[^']+)'>",
+    Advice(r"^___check_obj_id\((?P<name>(?!___)[A-Za-z_]\w*), \d+\), "
+           r"type=<class '(?:function|builtin_function_or_method)'>",
+           "Another function is passed as `{name}`, and there is a graph for each function."),
+    Advice(r"^___check_type_id\((?P<name>(?!___)[A-Za-z_][\w.]*), \d+\), type=<class '(?P<old>[^']+)'>",
            "`{name}` no longer is a {old}, and there is a graph for each type."),
     Advice(r"^BACKEND_MATCH failure",
            "The same function is compiled for two backends: give torch.compile the same backend object each time."),

@@ -85,7 +85,8 @@ def _graph_break(found: _Break) -> GraphBreak:
     )
 
 
-def _callers(found: _Break, line: RawFrame) -> dict[RawFrame, None]:
+def _callers(found: _Break, line: RawFrame) -> Iterable[RawFrame]:
     """The user's lines above the break in all stacks that lead to it, each once."""
     above = (frame for raw in found.ended if raw.stop for frame in raw.stop.stack[:-1])
-    return {frame: None for frame in above if wording.is_of_user(frame.file) and frame[:2] != line[:2]}
+    lines = {frame[:2]: frame for frame in above if wording.is_of_user(frame.file) and frame[:2] != line[:2]}
+    return lines.values()

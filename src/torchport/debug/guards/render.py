@@ -50,7 +50,7 @@ def _graphs(report: GuardReport, guards: bool) -> Iterator[str]:
     names = [f"{one.compile_id}  {one.name}" for one in shown]
     width = max(map(len, names))
     for one, name in zip(shown, names):
-        yield f"  {name:<{width}}  {'  '.join(_facts(one))}".rstrip()
+        yield from _wrapped(f"{name:<{width}}  {'  '.join(_facts(one))}", "  ")
         if guards:
             for guard in one.guards:
                 yield from _guard(guard)
@@ -73,12 +73,23 @@ def _facts(one: Compilation) -> Iterator[str]:
 
 
 def _lines(lines: Iterable[str]) -> str:
-    """The lines of the files that they are in: `model.py:3,4,9`."""
-    files: dict[str, list[str]] = {}
+    """The lines by the files that they are in: `model.py:3,7-9`."""
+    files: dict[str, list[int]] = {}
     for line in lines:
         file, _, number = line.rpartition(":")
-        files.setdefault(file, []).append(number)
-    return " ".join(f"{Path(file).name}:{','.join(numbers)}" for file, numbers in files.items())
+        files.setdefault(file, []).append(int(number))
+    return " ".join(f"{Path(file).name}:{_ranges(numbers)}" for file, numbers in files.items())
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Numbers in rising order, with those that follow each other joined: 3,5-9."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
 
 
 def _guard(guard: Guard) -> Iterator[str]:
@@ -94,7 +105,8 @@ def _breaks(report: GuardReport) -> Iterator[str]:
     for one in report.breaks:
         yield f"  {_at(one.place)}"
         yield from _reason(one)
-        yield f"      {one.effect}: {', '.join(one.compile_ids)}"
+        ids = ", ".join(one.compile_ids)
+        yield f"      {one.effect}; {ids} {'ends' if len(one.compile_ids) == 1 else 'end'} here"
         yield from _advice(one.advice)
 
 
@@ -117,8 +129,9 @@ def _recompilations(report: GuardReport) -> Iterator[str]:
 
 def _failed_guards(failed: Iterable[FailedGuard]) -> Iterator[str]:
     for one in failed:
-        cause = f"  ({one.cause})" if one.cause else ""
-        yield from _wrapped(f"not {one.graph}: {one.reason}{cause}", " " * 6)
+        yield from _wrapped(f"not {one.graph}: {one.reason}", " " * 6)
+        if one.cause:
+            yield f"        {_at(one.cause)}"
 
 
 def _limits(report: GuardReport) -> Iterator[str]:

@@ -22,6 +22,7 @@ _LINK = re.compile(r"\n\n For more details about this graph break.*", re.DOTALL)
 _FAILED = re.compile(r"^(?P<id>[^:\s]+): (?P<rest>.*)$", re.DOTALL)
 _COMMENT = re.compile(r"\s{2,}# .*$", re.DOTALL)
 _SCOPE = re.compile(r"L\[\s*['\"](.*?)['\"]\s*\]")
+_RESUME_NAME = re.compile(r"torch_dynamo_resume_in_(\w+)_at_\d+")
 _USER_STACK = "\nUser stack trace:\n"
 
 
@@ -74,7 +75,7 @@ def read_reason(text: str) -> Reason:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return _RESUME_NAME.sub(r"\1", " ".join(text.split()))
 
 
 def words_of(raw: RawFailedGuard) -> str:
