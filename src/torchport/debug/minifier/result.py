@@ -6,7 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 from torchport.explain.repro import counted
 
-
 _LINES = 8
 """How many lines of what a script printed are shown."""
 
