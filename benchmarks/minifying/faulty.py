@@ -20,7 +20,7 @@ class Faulty:
 
     op: str
     fault: str
-    """A key of `FAULTS`."""
+    """A key of `FAULTS`; one that refuses does so before anything runs."""
     after: str | None = None
     """The operation that the first argument must come from, as if only the two fused were wrong."""
     least_size: int = 0
@@ -29,7 +29,16 @@ class Faulty:
     """The dtype that the result must have."""
 
     def __call__(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        if self.fault == "refuses" and any(map(self.means, module.graph.nodes)):
+            raise ValueError("this graph cannot be compiled")
         return _Running(module, self).run
+
+    def means(self, node: torch.fx.Node) -> bool:
+        """Whether the fault is at a node, as far as that can be said before it runs."""
+        if node.op != "call_function" or str(node.target) != self.op:
+            return False
+        source = node.args[0]
+        return self.after is None or (isinstance(source, torch.fx.Node) and str(source.target) == self.after)
 
 
 class _Running(torch.fx.Interpreter):
@@ -45,16 +54,11 @@ class _Running(torch.fx.Interpreter):
         return FAULTS[self.backend.fault](result, n.target, args, kwargs)
 
     def _is_meant(self, node: torch.fx.Node, result: Any) -> bool:
-        backend = self.backend
-        if node.op != "call_function" or str(node.target) != backend.op:
+        if not self.backend.means(node):
             return False
-        if backend.after is not None:
-            source = node.args[0]
-            if not isinstance(source, torch.fx.Node) or str(source.target) != backend.after:
-                return False
         first = result[0] if isinstance(result, tuple) else result
         size = first.shape[-1] if first.dim() else 1
-        return size >= backend.least_size and backend.dtype in (None, first.dtype)
+        return size >= self.backend.least_size and self.backend.dtype in (None, first.dtype)
 
 
 def _on_first(change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
@@ -121,6 +125,7 @@ FAULTS: dict[str, Callable[..., Any]] = {
     "large eps": _large_eps,
     "wrong gradient": _on_first(_WrongGradient.apply),
     "raises": _raises,
+    "refuses": lambda result, op, args, kwargs: result,
     "dies": _dies,
     "aborts": _aborts,
 }

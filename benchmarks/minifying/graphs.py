@@ -82,30 +82,31 @@ _UNARY = [
     nn.functional.silu,
     torch.neg,
 ]
-_BINARY = [torch.add, torch.mul, torch.sub, torch.maximum, torch.minimum]
+_BINARY = [torch.maximum, torch.minimum, lambda x, y: torch.tanh(x + y), lambda x, y: torch.tanh(x * y)]
 
 
 def random_graph(operations: int, seed: int, special: Sequence[str] = ()) -> Graph:
-    """Operations at random on a few tensors of one shape; those in `special` stand once each, somewhere inside."""
+    """Operations at random on tensors of one shape, all of them used; those in `special` stand once each inside."""
     chosen = random.Random(seed)
-    places = dict(
-        zip(sorted(chosen.sample(range(operations // 4, operations - 5), len(special))), special, strict=True)
-    )
+    inside = sorted(chosen.sample(range(operations // 4, operations - 5), len(special)))
+    places = dict(zip(inside, special, strict=True))
 
     def run(*inputs: Tensor) -> list[Tensor]:
-        known = list(inputs)
-        for index in range(operations):
-            recent = known[-12:]
-            if index in places:
-                known.append(SPECIAL[places[index]](chosen_in(recent)))
-            elif chosen.random() < 0.45:
-                known.append(chosen.choice(_UNARY)(chosen_in(recent)))
-            else:
-                known.append(torch.tanh(chosen.choice(_BINARY)(chosen_in(recent), chosen_in(recent))))
-        return known[-12:]
+        known, used = list(inputs), set()
 
-    def chosen_in(recent: list[Tensor]) -> Tensor:
-        return chosen.choice(recent)
+        def some() -> Tensor:
+            index = chosen.randrange(max(0, len(known) - 12), len(known))
+            used.add(index)
+            return known[index]
+
+        for index in range(operations):
+            if index in places:
+                known.append(SPECIAL[places[index]](some()))
+            elif chosen.random() < 0.6:
+                known.append(chosen.choice(_UNARY)(some()))
+            else:
+                known.append(chosen.choice(_BINARY)(some(), some()))
+        return [value for index, value in enumerate(known) if index not in used]
 
     torch.manual_seed(seed)
     return _traced(run, [torch.randn(6, 8) for _ in range(3)])

@@ -163,6 +163,11 @@ COMPILING: dict[str, Explanation] = {
         "A debugging run keeps the graphs that fail as scripts in its folder `repros`.",
         "Name a run with a failure, or a script that torchport has written.",
     ),
+    "TP1049": Explanation(
+        "the graph does not end within the time of a try",
+        "A try that takes too long is ended. It is taken for the failure only if a hang is what is looked for.",
+        'Give a larger limit=, or Failure("hang", "", "") as the error if the hang is to be minified.',
+    ),
     # Adapters and benchmarks: TP1050 to TP1059
     "TP1050": Explanation(
         "an accelerator cannot be like that",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import lru_cache
 
 import torch
 
@@ -24,10 +26,18 @@ def nothing_remembered() -> Iterator[None]:
     torch.compiler.reset()
     try:
         # Threads of a pool that was started before a fork are not there after it, and would be waited for.
-        with config.patch(force_disable_caches=True, compile_threads=1):
+        with config.patch(force_disable_caches=True, compile_threads=1), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "dynamo_pgo force disabled")
             yield
     finally:
         torch.compiler.reset()
+
+
+@lru_cache(maxsize=1)
+def warm_up_inductor() -> None:
+    """Lets Inductor find out about the compiler and the processor here, or every process that is split off would."""
+    with nothing_remembered(), suppress(Exception):
+        torch.compile(lambda x: x + 1, backend="inductor")(torch.ones(8))
 
 
 def is_fake(tensor: torch.Tensor) -> bool:

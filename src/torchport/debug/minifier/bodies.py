@@ -9,12 +9,12 @@ def loaded(module, state, training):
 
 COMPILE = """
 def compiled():
-    return torch.compile(Repro(), backend={backend})
+    return torch.compile(Repro(), backend=BACKEND)
 """
 
 CALL_BACKEND = """
 def compiled():
-    return {backend}(torch.fx.symbolic_trace(Repro()), inputs())
+    return BACKEND(torch.fx.symbolic_trace(Repro()), inputs())
 """
 
 RUNS = """
@@ -35,19 +35,10 @@ BACKWARD = """    loss = sum(output.sum() for output in outputs if output.requir
     loss.backward()
 """
 
-COMPARES = '''
+COMPARES = """
 {compiled}
 
-def wide(values):
-    """The inputs in float64."""
-    floats = {{id(value) for value in values if isinstance(value, torch.Tensor) and value.is_floating_point()}}
-    return [
-        value.detach().double().requires_grad_(value.requires_grad) if id(value) in floats else value
-        for value in values
-    ]
-
-
-def results(function, given):
+{wide}def results(function, given):
     torch.manual_seed(0)
 {results}
 
@@ -60,14 +51,23 @@ def main():
             torch.testing.assert_close({value}, value, {tolerance}, equal_nan=True)
         except AssertionError as error:
             print(error)
-            print(f"{kind}: {{name}}")
+            print(f"{{KIND}}: {{name}}")
             sys.exit(1)
     print("no failure")
 
 
 if __name__ == "__main__":
     main()
-'''
+"""
+
+WIDE = """def wide(value):
+    \"\"\"An input in float64.\"\"\"
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    return value.detach().double().requires_grad_(value.requires_grad)
+
+
+"""
 
 OUTPUTS = """{copies}    outputs = list(function(*given))
     named = {{f"output {{index}}": value for index, value in enumerate(outputs)}}
@@ -93,7 +93,11 @@ def op_of(node):
         return f"torch.Tensor.{{node.target}}"
     if node.op != "call_function":
         return node.op
-    return torch.overrides.resolve_name(node.target) or str(node.target)
+    if isinstance(node.target, torch._ops.OpOverload):
+        return str(node.target)
+    home = getattr(node.target, "__module__", "")
+    name = f"{{home}}.{{getattr(node.target, '__qualname__', node.target)}}".lstrip("_.")
+    return torch.overrides.resolve_name(node.target) or name
 
 
 class Watching(torch.fx.Interpreter):
@@ -102,7 +106,7 @@ class Watching(torch.fx.Interpreter):
         for tensor in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(tensor, torch.Tensor) and violates(op_of(node), tensor):
                 facts = f"{{tuple(tensor.shape)}}, strides {{tensor.stride()}}, {{tensor.dtype}}"
-                print(f"constraint: {{op_of(node)}} gives {{facts}}")
+                print(f"{{KIND}}: {{op_of(node)}} gives {{facts}}")
                 sys.exit(1)
         return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import selectors
@@ -66,6 +67,7 @@ def in_child(function: Callable[[], T], limit: float) -> Ended[T]:
 def _work(function: Callable[[], T], writing: int, printed: BinaryIO) -> NoReturn:
     """In the child: runs the function, sends what it gives, and leaves without any cleaning up of the parent's."""
     os.setsid()
+    faulthandler.disable()  # It would write to where the parent prints.
     os.dup2(printed.fileno(), 1)
     os.dup2(printed.fileno(), 2)
     # The threads of OpenMP did not come along, and would be waited for.

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
-from torchport.debug.constraints.base import Constraint, Violation
-from torchport.debug.nodes import GraphNode
+from torchport.debug.constraints.base import CheckedGraph, Constraint, Found, Violation
+from torchport.debug.nodes import GraphNode, TensorFacts
+
+
+class PlainConstraint(Constraint):
+    """The condition of a script: an expression of `op` and `tensor` that holds for what is refused."""
+
+    stages = ("dynamo", "forward", "backward", "joint", "outside")
+
+    def __init__(self, name: str, message: str, condition: str) -> None:
+        self.name, self.message, self.condition = name, message, condition
+
+    def check(self, graph: CheckedGraph) -> Iterator[Found]:
+        for node in graph.nodes:
+            if any(self._refuses(node.op, tensor) for tensor in node.tensors):
+                yield self.violated_by(node, self.message)
+
+    def _refuses(self, op: str, facts: TensorFacts) -> bool:
+        tensor = torch.empty_strided(facts.shape, facts.stride, dtype=facts.dtype, device="meta")
+        return bool(eval(self.condition, {"torch": torch, "op": op, "tensor": tensor}))
 
 
 def condition(constraint: Constraint | None, violation: Violation, node: GraphNode | None) -> str:
     """An expression of `op` and `tensor` that holds for the result of an operation that breaks the constraint."""
+    if isinstance(constraint, PlainConstraint):
+        return constraint.condition
     rule = _RULES.get(violation.constraint, _facts)
     text = rule(constraint, node) if constraint is not None else None
     same_op = f"op == {violation.op!r}"

@@ -42,7 +42,8 @@ class FewestOperations:
     def _suspects(self, operations: Sequence[Node], hints: Sequence[str]) -> Iterator[Node]:
         """The operations that the failure names, or else the first whose value is wrong if all are looked at."""
         owner = self.recording.case.module
-        named = [node for hint in hints for node in operations if node.name == hint]
+        by_name = {node.name: node for node in owner.graph.nodes}
+        named = [node for hint in hints if hint in by_name for node in _operations_at(by_name[hint])]
         if not named:
             called = {node: full_name(node, owner) for node in operations}
             by_op = [[node for node in operations if called[node] == hint] for hint in hints]
@@ -52,7 +53,7 @@ class FewestOperations:
             yield first
 
     def _first_wrong(self, operations: Sequence[Node]) -> Node | None:
-        """The first operation whose value is wrong if the backend must give all of them, though that may change fusion."""
+        """The first operation whose value is wrong if the backend must give all, which may change what is fused."""
         laboratory, wanted = self.laboratory, self.laboratory.wanted
         check = laboratory.check
         if wanted is None or wanted.kind != "wrong value" or not isinstance(check, BackendCheck):
@@ -66,11 +67,8 @@ class FewestOperations:
         least = math.sqrt(max(1.0, wanted.mismatch.ratio if wanted.mismatch else 1.0))
         order = {f"output {index}": name for index, name in enumerate(names)}
         first = next((order.get(one.name) for one in wrong if one.ratio >= least), None)
-        by_name = {node.name: node for node in self.recording.case.module.graph.nodes}
-        if first is None:
-            return None
-        node = by_name[first]
-        return node if node in operations else operations_read_by(node)[0]
+        nodes = self.recording.case.module.graph.nodes
+        return next((one for node in nodes if node.name == first for one in _operations_at(node)), None)
 
     def _by_bisection(self, operations: Sequence[Node]) -> GraphCase:
         end = self._shortest_prefix(operations)
@@ -121,6 +119,15 @@ class FewestOperations:
         case = cut(self.recording, set(nodes))
         assert case is not None
         return case
+
+
+def _operations_at(node: Node) -> list[Node]:
+    """The operation that a node is, or takes a result of; for an input, one that reads it."""
+    if is_pick(node):
+        return operations_read_by(node)
+    if node.op.startswith("call_"):
+        return [node]
+    return [user for user in node.users if user.op.startswith("call_") and not is_pick(user)][:1]
 
 
 def _ever_more(node: Node) -> Iterator[list[Node]]:

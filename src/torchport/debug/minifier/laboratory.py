@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from torchport.debug.internals.tries import nothing_remembered
 from torchport.debug.minifier import failure
 from torchport.debug.minifier.case import GraphCase, canonical_text
 from torchport.debug.minifier.checks import Check
@@ -36,6 +37,10 @@ class Laboratory:
     broken_tries: list[str] = field(default_factory=list)
     """The tries in which the check itself raised."""
     known: dict[str, Failure | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        with nothing_remembered():  # What this imports, every process that is split off would import anew.
+            pass
 
     def fails(self, case: GraphCase | None) -> bool:
         """Whether a case fails as the whole does."""

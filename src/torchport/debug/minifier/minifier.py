@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torchport.debug.constraints.base import Constraint, Violation
+from torchport.debug.internals.tries import warm_up_inductor
 from torchport.debug.minifier import failure as failures
 from torchport.debug.minifier.case import GraphCase, case_of
 from torchport.debug.minifier.checks import Backend, BackendCheck, Check, ConstraintCheck, Fails, UsersCheck
@@ -26,7 +27,7 @@ from torchport.debug.nodes import full_name
 from torchport.errors import CompileError, UsageError
 from torchport.explain.repro import counted
 
-LIMIT = 60.0
+LIMIT = 120.0
 """Seconds that a try may take."""
 _FRESH = 3
 """How often a script is run if it does not fail at first."""
@@ -114,7 +115,8 @@ class Minifier:
             if run.fails_alike:
                 break
             size = counted(len(case.operations), "operation")
-            self.notes.append(f"the script of {size} did not fail in a fresh process (status {run.status})")
+            note = f"the script of {size} did not fail in a fresh process (status {run.status})"
+            self.notes += [] if note in self.notes else [note]
         else:
             case = smallest
             self._write(case, target)
@@ -191,19 +193,21 @@ class Minifier:
         return found
 
     def _kind(self) -> failures.Kind | None:
-        if isinstance(self.error, Failure):
-            return self.error.kind
-        return "exception" if isinstance(self.error, BaseException) else None
+        return self.error.kind if isinstance(self.error, Failure) else None
 
     def _hints(self) -> list[str]:
         """The nodes that the error names."""
         if isinstance(self.error, BaseException):
             return list(failures.of_exception(self.error).nodes)
-        return [str(name) for key in ("node", "name") if (name := getattr(self.error, key, None)) is not None]
+        places = (self.error, getattr(self.error, "operation", None))
+        named = (getattr(place, key, None) for place in places for key in ("node", "name"))
+        return [name for name in named if isinstance(name, str)]
 
     def _failure_of_whole(self) -> Failure:
         """How the whole graph fails, if it does so as the error says."""
         laboratory = self._laboratory
+        if laboratory.forks and self.backend in ("inductor", "torchport_inductor"):
+            warm_up_inductor()
         found = laboratory.failure_of(self._whole)
         for _ in range(REPEATS - 1):
             if found is not None:
@@ -216,13 +220,15 @@ class Minifier:
             laboratory.forks = False
             found = laboratory.failure_of(self._whole)
         if found is None:
-            raise CompileError("TP1046", "the graph does not fail", fix=None)
+            raise CompileError("TP1046", "the graph does not fail")
         self._must_be_expected(found)
         laboratory.remember(self._whole, found)
         return found
 
     def _must_be_expected(self, found: Failure) -> None:
         expected = self._expected()
+        if found.kind == "hang" and (expected is None or expected.kind != "hang"):
+            raise CompileError("TP1049", f"the graph does not end: {found.message}")
         if expected is None or expected.is_kept_by(found):
             return
         if expected.kind != found.kind:

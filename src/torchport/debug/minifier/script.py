@@ -24,6 +24,9 @@ from torchport.explain.literals import INLINE, plain_text, tensor_text
 from torchport.files import write_atomically
 from torchport.trace.writing import write_tensors
 
+NEEDED = "# What the graph and its backend need."
+"""The line of a script before the imports that a user, or a backend, has brought."""
+
 
 @dataclass(frozen=True)
 class Script:
@@ -52,6 +55,8 @@ class Script:
             f'"""{self._docstring()}"""',
             "",
             *_imports(bool(tensors), needed, module, self.setup),
+            f"KIND = {self.failure.kind!r}",
+            *([f"BACKEND = {needed.expression}"] if needed and isinstance(self.check, BackendCheck) else []),
             *([f'TENSORS = load_file(Path(__file__).with_suffix("{file.suffix}"))'] if tensors else []),
             *sorted(module.names),
             inputs,
@@ -100,8 +105,8 @@ def _imports(
         'os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # A cache may hide the failure.',
         "import torch",
         *(["from safetensors.torch import load_file"] if has_file else []),
-        *own,
         "",
+        *([NEEDED, *own, ""] if own else []),
     ]
 
 
@@ -161,7 +166,7 @@ def _body(script: Script) -> tuple[str, ObjectText | None]:
     assert isinstance(check, BackendCheck)
     backend = text_of(check.backend)
     is_through_dynamo = check.through_dynamo or isinstance(check.backend, str)
-    call = (bodies.COMPILE if is_through_dynamo else bodies.CALL_BACKEND).format(backend=backend.expression)
+    call = bodies.COMPILE if is_through_dynamo else bodies.CALL_BACKEND
     return _running_body(case, failure, call), backend
 
 
@@ -177,7 +182,8 @@ def _running_body(case: GraphCase, failure: Failure, compiled: str) -> str:
     return bodies.COMPARES.format(
         compiled=compiled,
         results=results.format(given=given, copies="" if given == "given" else f"    given = {given}\n"),
-        reference="Repro().double(), wide(inputs())" if is_wide else "Repro(), inputs()",
+        wide=bodies.WIDE if is_wide else "",
+        reference="Repro().double(), [wide(value) for value in inputs()]" if is_wide else "Repro(), inputs()",
         value="found[name].to(value.dtype)" if is_wide else "found[name]",
         tolerance=_tolerance(failure),
         kind=failure.kind,

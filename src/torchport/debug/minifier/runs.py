@@ -1,0 +1,126 @@
+"""What the command line asks for: a failing graph of a run, of a script or of a model, minified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchport.debug.constraints.base import Constraint, Violation
+from torchport.debug.internals.tries import nothing_remembered
+from torchport.debug.minifier import failure as failures
+from torchport.debug.minifier.case import GraphCase, case_of, copied
+from torchport.debug.minifier.checks import Backend, BackendCheck, ConstraintCheck
+from torchport.debug.minifier.failure import Failure
+from torchport.debug.minifier.laboratory import Laboratory
+from torchport.debug.minifier.minifier import LIMIT, Minifier
+from torchport.debug.minifier.reading import read_script
+from torchport.debug.minifier.result import MinifiedGraph
+from torchport.debug.minifier.script import Script
+from torchport.errors import CompileError
+
+REPROS = "repros"
+SMALLEST = "smallest_"
+"""What the name of a minified script begins with."""
+Say = Callable[[str], None]
+
+
+def write_graph_script(
+    path: Path,
+    gm: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    error: BaseException | Failure | Violation,
+    *,
+    backend: Backend = "eager",
+    constraints: Sequence[Constraint] = (),
+) -> None:
+    """Writes the script of a whole graph that fails, which a run keeps in `repros`: it is minified from there."""
+    case = case_of(gm, inputs)
+    if isinstance(error, Violation):
+        check = ConstraintCheck(tuple(constraints), error.stage)
+        Script(case, failures.of_violation(error), check).write(path)
+    else:
+        failure = error if isinstance(error, Failure) else failures.of_exception(error)
+        Script(case, failure, BackendCheck(backend, failure.kind)).write(path)
+
+
+def minify_graph_run(
+    target: Path, *, out: Path | None = None, limit: float = LIMIT, say: Say = lambda text: None
+) -> MinifiedGraph:
+    """Minifies a script that torchport has written, or the first in the folder of a debugging run.
+
+    The smallest script is written to `out`, by default beside the one that it is made from.
+    """
+    script = _script(target)
+    read = read_script(script)
+    minifier = Minifier(
+        read.module,
+        read.inputs,
+        _expected(read.kind),
+        read.backend,
+        () if read.constraint is None else (read.constraint,),
+        limit,
+        read.through_dynamo,
+        read.setup,
+        say=say,
+    )
+    return minifier.generate_repro_script(out or script.with_name(f"{SMALLEST}{script.name}"))
+
+
+def minify_model(
+    model: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    backend: Backend = "inductor",
+    out: Path,
+    limit: float = LIMIT,
+    say: Say = lambda text: None,
+) -> MinifiedGraph:
+    """Minifies the first graph of a model that fails with a backend. CompileError if none does."""
+    graphs = graphs_of(model, args, kwargs or {})
+    for case in graphs:
+        say(f"looking at a graph of {len(case.operations)} operations")
+        found = Laboratory(BackendCheck(backend), limit).failure_of(case)
+        if found is not None:
+            minifier = Minifier(case.module, case.inputs, found, backend, limit=limit, say=say)
+            return minifier.generate_repro_script(out)
+    raise CompileError("TP1046", f"none of the {len(graphs)} graphs of the model fails")
+
+
+def graphs_of(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[GraphCase]:
+    """The graphs that Dynamo makes of a model, each with the inputs of its first run."""
+    found: list[GraphCase] = []
+
+    def keep(module: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        is_kept = False
+
+        def run(*inputs: Any) -> Any:
+            nonlocal is_kept
+            if not is_kept:
+                found.append(case_of(module, [copied(value) for value in inputs]))
+                is_kept = True
+            return module(*inputs)
+
+        return run
+
+    with nothing_remembered():
+        torch.compile(model, backend=keep)(*args, **kwargs)
+    return found
+
+
+def _script(target: Path) -> Path:
+    if target.is_file():
+        return target
+    scripts = sorted(target.glob(f"{REPROS}/*.py")) if target.is_dir() else []
+    whole = [path for path in scripts if not path.name.startswith(SMALLEST)]
+    if not whole:
+        raise CompileError("TP1048", f"{target} has no script of a graph that fails", where=str(target))
+    return whole[0]
+
+
+def _expected(kind: str) -> Failure | None:
+    """A hang must be asked for; anything else is seen when the graph is run."""
+    return Failure("hang", "", "") if kind == "hang" else None
