@@ -40,6 +40,7 @@ def test_the_state_space_model_has_27_million_parameters() -> None:
     assert round(count / 1e6) == 27
 
 
+@pytest.mark.slow
 def test_bert_has_the_size_of_the_multilingual_one() -> None:
     with torch.device("meta"):
         subject = MODELS["bert"].build(False)

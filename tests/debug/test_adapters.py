@@ -56,7 +56,7 @@ def test_a_model_with_everything_computes_and_learns_the_same(training: bool) ->
     model, adapter = Everything().train(training), Noting()
     twin = copy.deepcopy(model)
     compiled = torch.compile(twin, backend=adapter)
-    for rows in (4, 5, 6):  # The third call has a graph whose size is free.
+    for rows in (4, 5):  # The second call has a graph whose size is free.
         x = torch.randn(rows, 8)
         golden, candidate = seeded(model, x), seeded(compiled, x)
         torch.testing.assert_close(candidate, golden, rtol=0, atol=0)
@@ -64,7 +64,7 @@ def test_a_model_with_everything_computes_and_learns_the_same(training: bool) ->
         candidate["out"].sum().backward()
     for (name, one), other in zip(model.named_parameters(), twin.parameters()):
         torch.testing.assert_close(other.grad, one.grad, rtol=0, atol=0, msg=name)
-    assert twin.calls == 3 and torch.equal(model.norm.running_mean, twin.norm.running_mean)
+    assert twin.calls == 2 and torch.equal(model.norm.running_mean, twin.norm.running_mean)
     assert {graph.stage for graph in adapter.session.graphs} == {"dynamo", "forward", "backward"}
     assert {"aten.addmm.default", "aten.sin.default", "aten.mm.default"} <= set(adapter.ran)
 
@@ -188,6 +188,15 @@ def test_results_that_do_not_fit_the_graph_are_refused(change: Callable[[Any], A
     with pytest.raises(CompileError) as caught, torch.no_grad():
         compiled(torch.ones(4, 3))
     assert caught.value.code == "TP1053" and message in caught.value.message
+
+
+def test_what_an_adapter_raises_names_the_adapter() -> None:
+    class Raising(Noting):
+        def compile(self, gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+            raise RuntimeError("out of tiles")
+
+    with pytest.raises(Exception, match="backend='noting' raised:\\s+RuntimeError: out of tiles"):
+        torch.compile(nn.Linear(3, 2), backend=Raising())(torch.ones(1, 3))
 
 
 def test_an_adapter_needs_a_way_to_run() -> None:

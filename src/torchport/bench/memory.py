@@ -43,7 +43,7 @@ def allocated_by(call: Callable[[], Any]) -> int:
         profile.export_chrome_trace(str(file))
         events = json.loads(file.read_text(errors="replace"))["traceEvents"]
     changes = sorted(
-        (event["ts"], event["args"]["Ev Idx"], event["args"]["Bytes"])
+        (event["ts"], event["args"].get("Ev Idx", 0), event["args"]["Bytes"])
         for event in events
         if event.get("name") == "[memory]" and event["args"]["Device Type"] == 0
     )

@@ -42,8 +42,8 @@ class BenchModel:
 def _bert(small: bool) -> Subject:
     from transformers import BertConfig, BertModel
 
-    sizes: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    tiny = {**sizes, "intermediate_size": 64, "vocab_size": 200}
+    tiny: dict[str, Any] = {"vocab_size": 200, "hidden_size": 32, "intermediate_size": 64}
+    tiny |= {"num_hidden_layers": 2, "num_attention_heads": 2}
     config = BertConfig(**tiny) if small else BertConfig(vocab_size=119_547)
     tokens = torch.randint(0, config.vocab_size, (1, 16 if small else 128))
     model: torch.nn.Module = BertModel(config)  # type: ignore[no-untyped-call]

@@ -99,7 +99,7 @@ class Results(_Frozen):
     created: str
     torch: str
     device: str
-    """The name of the processor or graphics card."""
+    """What was computed on: cpu, or the name of the graphics card."""
     threads: int
     """That torch computes with on a CPU."""
     warmup: int

@@ -52,6 +52,11 @@ class AcceleratorAdapter:
         return self.capabilities.name
 
     @property
+    def __name__(self) -> str:
+        """What torch.compile calls it in its errors."""
+        return self.name
+
+    @property
     def session(self) -> Session:
         """The graphs that were compiled so far, and what in them breaks a constraint."""
         return self._gathering()[0]
