@@ -91,7 +91,9 @@ def needs_whole_operations(names: Iterable[str]) -> bool:
     known = (
         _operation(name) for name in names if not name.startswith(("torch.", "operator.", "higher_order."))
     )
-    return any(isinstance(one, OpOverload) and (is_composite(one) or one._schema.name.endswith("_")) for one in known)
+    return any(
+        isinstance(one, OpOverload) and (is_composite(one) or one._schema.name.endswith("_")) for one in known
+    )
 
 
 def names_of_node(op: str, known_as: Iterable[str]) -> Iterator[str]:
