@@ -304,6 +304,7 @@ def test_a_constraint_that_raises_is_named_as_such(caplog: pytest.LogCaptureFixt
     assert warning.session.violations and "TP1006" in caplog.text
 
 
+@pytest.mark.filterwarnings("ignore:Error detected in Generated")
 def test_a_graph_that_aotautograd_cannot_take_is_reported_and_not_passed_over() -> None:
     @torch.library.custom_op("torchport_test::unfinished", mutates_args=())
     def unfinished(x: torch.Tensor) -> torch.Tensor:
