@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from torchport.debug.backends.mock import aot_mock_backend
 from torchport.debug.constraints import UnsupportedOpsConstraint
@@ -94,6 +95,34 @@ def test_operations_in_branches_are_found_and_so_are_the_branches() -> None:
     both = UnsupportedOpsConstraint({"aten.cos", torch.cond})
     names = {op for _, op in found_in(branching, both, torch.ones(2))}
     assert {"aten.cos.default", "higher_order.cond"} <= names
+
+
+class Bodies(torch.nn.Module):
+    """Convolutions in places where a graph holds another graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(1, 1, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kept = checkpoint(self.conv, x, use_reentrant=False)
+        return torch.cond(kept.sum() > 0, lambda y: self.conv(y) + 1, lambda y: y.clone(), (kept,))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_composite_operations_are_found_in_bodies_of_branches_and_checkpoints(dynamic: bool) -> None:
+    backend = aot_mock_backend(strict=False, constraints=[UnsupportedOpsConstraint({"aten.conv2d"})])
+    torch.compile(Bodies(), backend=backend, dynamic=dynamic)(torch.ones(1, 1, 4, 4, requires_grad=True))
+    found = [violation.node for violation in backend.session.violations]
+    assert len(found) == 2 and all("." in node for node in found), found
+    assert not backend.session.faults
+
+
+def test_a_graph_that_dynamo_is_about_to_make_anew_stops_nothing() -> None:
+    backend = aot_mock_backend(constraints=[UnsupportedOpsConstraint({"aten.conv1d"})])
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2))
+    torch.compile(model, backend=backend, dynamic=True)(torch.ones(2, 1, 4, 4))
+    assert not backend.session.faults
 
 
 @pytest.mark.parametrize(

@@ -140,12 +140,16 @@ def is_autocast_on() -> bool:
 
 
 def trace_to_aten(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], *, pre_dispatch: bool
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    pre_dispatch: bool,
+    interpreter: Callable[[torch.fx.GraphModule], torch.fx.Interpreter] = torch.fx.Interpreter,
 ) -> torch.fx.GraphModule:
     """The ATen operations that a graph runs on inputs, which may be fake tensors with symbolic sizes.
 
     With `pre_dispatch`, operations such as `linear` stay whole, and those in place stay in place. Without it, they are
-    functionalised and broken down as far as autograd does.
+    functionalised and broken down as far as autograd does. `interpreter` runs the graph for the trace.
     """
 
     mode: Literal["symbolic", "fake"] = "symbolic" if any(map(_has_symbols, inputs)) else "fake"
@@ -153,7 +157,7 @@ def trace_to_aten(
     def trace(graph: torch.fx.GraphModule, functional: bool) -> torch.fx.GraphModule:
         def run(*args: Any) -> Any:
             with preserve_node_meta():
-                return torch.fx.Interpreter(graph).run(*args)
+                return interpreter(graph).run(*args)
 
         traced: Callable[..., Any] = torch.func.functionalize(run, remove="mutations") if functional else run
         make = make_fx(traced, tracing_mode=mode, pre_dispatch=pre_dispatch, _allow_non_fake_inputs=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -17,7 +17,7 @@ from torchport.debug.constraints.base import (
     distinct,
 )
 from torchport.debug.facts import Sizes
-from torchport.debug.internals.aot_eager import aten_calls
+from torchport.debug.internals.aten_calls import aten_calls
 from torchport.debug.nodes import GraphNode, read_nodes
 from torchport.debug.places import with_places_of_inputs
 from torchport.debug.tree import ArtifactTree
@@ -76,15 +76,28 @@ class Session:
         A graph that was added before, and now comes with other values of its free sizes, is checked anew and kept once.
         """
         rules = self.constraints if constraints is None else constraints
+        graph, _ = self.read(name, stage, module, rules, sizes)
+        found, _ = self.find(graph, rules)
+        return graph, found
+
+    def read(
+        self,
+        name: str,
+        stage: Stage,
+        module: torch.fx.GraphModule,
+        constraints: Sequence[Constraint],
+        sizes: Sizes | None = None,
+    ) -> tuple[CheckedGraph, list[CompileError]]:
+        """Keeps a graph, and gives it as these constraints need it, with what of that could not be found out."""
+        faults: list[CompileError] = []
         nodes: Sequence[GraphNode] = read_nodes(module, nested=True, sizes=sizes)
-        if stage == "dynamo" and any(rule.needs_whole_operations for rule in rules):
-            nodes = _with_whole_operations(nodes, self._aten_calls(name, module))
+        if stage == "dynamo" and any(rule.needs_whole_operations for rule in constraints):
+            nodes, faults = self._with_whole_operations(name, module, nodes)
         if stage in ("forward", "backward", "joint"):
             nodes = with_places_of_inputs(nodes, module, self.graph(name, "dynamo"))
         graph = CheckedGraph(name, stage, tuple(nodes))
         self.keep(graph)
-        found, _ = self.find(graph, rules)
-        return graph, found
+        return graph, faults
 
     def find(
         self, graph: CheckedGraph, constraints: Sequence[Constraint]
@@ -96,8 +109,7 @@ class Session:
             try:
                 found.extend(check_graph(graph, [rule]))
             except CompileError as fault:
-                faults.append(fault)
-                self.add_fault(fault)
+                faults.append(self.add_fault(fault))
         order = {node.name: index for index, node in enumerate(graph.nodes)}
         found.sort(key=lambda violation: order.get(violation.node, len(order)))
         with self._lock:
@@ -116,20 +128,21 @@ class Session:
             added = tuple(node for node in graph.nodes if node.name not in names)
             self.graphs[self.graphs.index(before)] = replace(before, nodes=before.nodes + added)
 
-    def add_fault(self, fault: CompileError) -> None:
+    def add_fault(self, fault: CompileError) -> CompileError:
+        """Keeps a fault, unless one like it is kept already."""
         with self._lock:
             if str(fault) not in map(str, self.faults):
                 self.faults.append(fault)
+        return fault
 
-    def _aten_calls(self, name: str, module: torch.fx.GraphModule) -> Mapping[str, tuple[str, ...]]:
-        try:
-            return aten_calls(module)
-        except Exception as error:
-            self.add_fault(CompileError("TP1007", f"the ATen operations of {name} are not known: {error}"))
-            return {}
-
-
-def _with_whole_operations(
-    nodes: Sequence[GraphNode], calls: Mapping[str, tuple[str, ...]]
-) -> Sequence[GraphNode]:
-    return [replace(node, known_as=calls.get(node.name, ())) for node in nodes]
+    def _with_whole_operations(
+        self, name: str, module: torch.fx.GraphModule, nodes: Sequence[GraphNode]
+    ) -> tuple[Sequence[GraphNode], list[CompileError]]:
+        """The nodes with the ATen operations that each calls, and what of these could not be found out."""
+        calls = aten_calls(module)
+        problems = [
+            f"the ATen operations of {node} in {name} are not known: {why}"
+            for node, why in calls.unknown.items()
+        ]
+        faults = [self.add_fault(CompileError("TP1007", problem)) for problem in problems]
+        return [replace(node, known_as=calls.of_nodes.get(node.name, ())) for node in nodes], faults

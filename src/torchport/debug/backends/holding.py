@@ -49,11 +49,11 @@ class Holder:
 
     def hold(self, name: str, stage: Stage, module: torch.fx.GraphModule, sizes: Sizes | None = None) -> None:
         """Keeps a graph in the session. What breaks a constraint is logged, or raised if strict."""
-        before = len(self.session.faults)
-        _, found = self.session.add(name, stage, module, constraints=self.constraints, sizes=sizes)
+        graph, unread = self.session.read(name, stage, module, self.constraints, sizes)
+        found, unchecked = self.session.find(graph, self.constraints)
         if sizes is None:
             self._write_graph(name, stage, module)
-        for fault in self.session.faults[before:]:
+        for fault in (*unread, *unchecked):
             self.failed(fault)
         if found:
             self._violated(found, module, sizes)

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from torchport.capture.torch_internals import trace_to_aten
 from torchport.debug.internals.needs import Need
 
 NEEDS = (
@@ -42,17 +41,6 @@ def is_restart(error: BaseException) -> bool:
     restarts: list[type[BaseException]] = [exc.RestartAnalysis]
     restarts += [kind for kind in [getattr(exc, "TensorifyScalarRestartAnalysis", None)] if kind is not None]
     return isinstance(error, tuple(restarts))
-
-
-def aten_calls(module: torch.fx.GraphModule) -> dict[str, tuple[str, ...]]:
-    """For each node of a graph of Dynamo's, the full names of the ATen operations that it calls, none broken down."""
-    inputs = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]
-    calls: dict[str, list[str]] = {}
-    for node in trace_to_aten(module, inputs, pre_dispatch=True).graph.nodes:
-        origins = node.meta.get("from_node")
-        if node.op == "call_function" and origins:
-            calls.setdefault(origins[-1].name, []).append(str(node.target))
-    return {name: tuple(dict.fromkeys(found)) for name, found in calls.items()}
 
 
 def input_number(node: torch.fx.Node) -> int | None:
