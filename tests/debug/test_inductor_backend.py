@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
@@ -286,23 +283,20 @@ def test_nothing_is_left_in_settings_folders_or_logs(
     assert "debug trace" not in caplog.text
 
 
-@pytest.mark.slow
-def test_artifacts_are_written_again_with_caches_on(tmp_path: Path) -> None:
-    """In processes of its own: the caches of this one are off."""
-    program = (
-        "import sys, torch\n"
-        "from torchport.debug.backends.inductor import InductorBackend\n"
-        "backend = InductorBackend(artifacts=sys.argv[1])\n"
-        "x = torch.ones(4, 4)\n"
-        "torch.compile(lambda x: x @ x, backend=backend)(x)\n"
-    )
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    environment.pop("TORCHINDUCTOR_FORCE_DISABLE_CACHES", None)
-    for run in ("first", "second"):
-        done = [sys.executable, "-c", program, str(tmp_path / run)]
-        subprocess.run(done, env=environment, check=True, timeout=300)
-    assert files(tmp_path / "first") == files(tmp_path / "second")
-    assert "inductor_kernels/graph_0_forward/output_code.py" in files(tmp_path / "second")
+def test_artifacts_are_written_although_the_caches_know_the_graph(out: Path) -> None:
+    from torch._dynamo.utils import counters
+    from torch._functorch import config as functorch
+    from torch._inductor import config as inductor
+
+    x, w = (one.detach() for one in operands())
+    with inductor.patch(force_disable_caches=False), functorch.patch(enable_autograd_cache=True):
+        for _ in range(2):
+            torch.compiler.reset()
+            torch.compile(product)(x, w)
+        assert counters["aot_autograd"]["autograd_cache_hit"] == 1
+        torch.compiler.reset()
+        torch.compile(product, backend=InductorBackend(artifacts=out))(x, w)
+    assert {"aot_graphs/graph_0_forward.py", "inductor_kernels/graph_0_forward/output_code.py"} <= files(out)
 
 
 def test_the_backend_is_found_by_name_and_shares_a_session(out: Path) -> None:

@@ -149,6 +149,8 @@ def _imports(used: dict[str, Any]) -> Iterator[str]:
             yield f"from math import {name}"
         elif value is type(None):
             yield f"{name} = type(None)"
+        elif isinstance(value, str):
+            yield f"{name} = {value!r}"
         elif hasattr(value, "__path__") or type(value).__name__ == "module":
             package = value.__name__
             yield f"import {package}" if package == name else f"import {package} as {name}"
