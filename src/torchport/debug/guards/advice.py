@@ -130,7 +130,8 @@ RECOMPILATIONS: tuple[Advice, ...] = (
            "The keys of `{name}` are part of the graph: give it the same keys, in the same order, in every call."),
     Advice(r"^Duplicate tensors found: ",
            "The same tensor is passed for two arguments, which takes a graph of its own."),
-    Advice(r"^___check_obj_id\((?P<name>(?!___)[A-Za-z_][\w.]*?)\.__code__, \d+\), type=<(?:class 'code'>|code object )",
+    Advice(r"^___check_obj_id\((?P<name>(?!___)[A-Za-z_][\w.]*?)\.__code__, \d+\), "
+           r"type=<(?:class 'code'>|code object )",
            "Another function is passed as `{name}`, and there is a graph for each function."),
     Advice(r"^___check_obj_id\((?P<name>(?!___)[A-Za-z_]\w*), \d+\), "
            r"type=<(?:class '(?:function|builtin_function_or_method)'>|built-in (?:function|method) |function )",
