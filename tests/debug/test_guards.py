@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -358,3 +359,11 @@ def test_what_is_switched_off_is_told_as_such(inspector: GuardInspector) -> None
     with torch.compiler.set_stance("force_eager"):
         report = inspector.inspect(subjects.one_graph, x())
     assert not report.compilations and "switched off" in report.notes[0]
+
+
+def test_functions_that_are_in_no_file_are_told_of_too(inspector: GuardInspector) -> None:
+    namespace: dict[str, Any] = {}
+    text = "def typed(x):\n    for _ in range(2):\n        print(x.shape)\n        x = x + 1\n    return x\n"
+    exec(compile(text, "<stdin>", "exec"), namespace)
+    report = inspector.inspect(namespace["typed"], x())
+    assert places(report) == ["<stdin>:3"] and [str(one.function) for one in report.skipped] == ["<stdin>:1"]

@@ -52,6 +52,8 @@ BREAKS: tuple[Advice, ...] = (
     Advice(r"marked as skipped\nDynamo does not know how to trace the (?:Python )?builtin `(?P<name>[\w.]+?)\.?`",
            "Dynamo cannot look into {name}, which is not written in Python: " + OUTSIDE + ", or make it an operator "
            "with torch.library.custom_op if it computes on tensors."),
+    Advice(r"^Call to a time function\nDynamo graph breaks on `(?P<name>time\.\w+)\(\)`",
+           "Read the clock, {name}(), outside of the compiled function."),
     Advice(r"^Failed to trace builtin operator\nDynamo does not know how to trace builtin operator `(?P<name>\w+)`",
            "Dynamo cannot trace Python's {name}() with these arguments: " + OUTSIDE + "."),
     Advice(r"^Unsupported context manager\nDynamo does not know how to enter a `(?P<name>[^`]+)`",
@@ -91,8 +93,9 @@ RECOMPILATIONS: tuple[Advice, ...] = (
            r"expected DispatchKeySet\((?P<old>CPU|CUDA|Meta|XPU|MPS|HPU)\b.*, "
            r"actual DispatchKeySet\((?!(?P=old)\b)(?P<new>CPU|CUDA|Meta|XPU|MPS|HPU)\b",
            "`{name}` was on {old} and now is on {new}: there is a graph for each device."),
-    Advice(r"^expected type of '(?P<name>.+)' to be <class '(?P<old>[^']+)'>, but found <class '(?P<new>[^']+)'>",
-           "`{name}` was a {old} and now is a {new}: there is a graph for each type."),
+    Advice(r"^expected type of '(?P<name>(?!___).+)' to be (?:<class '[^']+'>,|a tensor type, ') "
+           r"but found <class '(?P<new>[^']+)'>",
+           "`{name}` now is a {new}, and there is a graph for each type of tensor."),
     Advice(r"^GLOBAL_STATE changed: grad_mode\s*$",
            "It is called with gradients and without (torch.no_grad or inference_mode), which takes a graph each."),
     Advice(r"^GLOBAL_STATE changed: autocast",
@@ -127,10 +130,11 @@ RECOMPILATIONS: tuple[Advice, ...] = (
            "The keys of `{name}` are part of the graph: give it the same keys, in the same order, in every call."),
     Advice(r"^Duplicate tensors found: ",
            "The same tensor is passed for two arguments, which takes a graph of its own."),
-    Advice(r"^___check_obj_id\((?P<name>(?!___)[A-Za-z_][\w.]*?)\.__code__, \d+\), type=<class 'code'>",
+    Advice(r"^___check_obj_id\((?P<name>(?!___)[A-Za-z_][\w.]*?)\.__code__, \d+\), "
+           r"type=<(?:class 'code'>|code object )",
            "Another function is passed as `{name}`, and there is a graph for each function."),
     Advice(r"^___check_obj_id\((?P<name>(?!___)[A-Za-z_]\w*), \d+\), "
-           r"type=<class '(?:function|builtin_function_or_method)'>",
+           r"type=<(?:class '(?:function|builtin_function_or_method)'>|built-in (?:function|method) |function )",
            "Another function is passed as `{name}`, and there is a graph for each function."),
     Advice(r"^___check_type_id\((?P<name>(?!___)[A-Za-z_][\w.]*), \d+\), type=<class '(?P<old>[^']+)'>",
            "`{name}` no longer is a {old}, and there is a graph for each type."),

@@ -71,7 +71,7 @@ class Gathering:
             self.compilations.append(Gathered(raw, self.call, function, resumes_at))
 
     def skipped(self, raw: RawSkip) -> None:
-        if self.thread in (None, raw.thread) and wording.is_of_user(raw.code.co_filename):
+        if self.thread in (None, raw.thread) and _is_worth_a_word(raw.code.co_filename):
             with self._lock:
                 self.skips.append((raw, self.call))
 
@@ -155,6 +155,11 @@ class Gathering:
                     failed_guards=known.failed_guards,
                     advice=_advice(self._failed_guards(one.raw), one.resumes_at is None),
                 )
+
+
+def _is_worth_a_word(file: str) -> bool:
+    """Whether a function that is not even traced is the user's; namedtuples have their own from `<string>`."""
+    return wording.is_of_user(file) and file != "<string>"
 
 
 def origin(code: CodeType) -> tuple[Place, int | None]:

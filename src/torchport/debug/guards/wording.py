@@ -27,9 +27,9 @@ _USER_STACK = "\nUser stack trace:\n"
 
 
 def is_of_user(file: str) -> bool:
-    """Whether a file is neither torch's nor Python's own, nor made up."""
+    """Whether a file is neither torch's nor Python's own. What is typed in, such as `<stdin>`, is the user's."""
     is_of_python = file.startswith(_PYTHON) and "-packages" not in file
-    return not file.startswith((_TORCH, "<")) and not is_of_python
+    return not file.startswith((_TORCH, "<eval_with_key>", "<frozen ")) and not is_of_python
 
 
 def place(frame: RawFrame) -> Place:
