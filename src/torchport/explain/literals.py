@@ -35,6 +35,7 @@ def counted(tensor: Tensor) -> Tensor:
 def _numbers(values: list[float], dtype: torch.dtype) -> str:
     is_narrow = dtype not in (torch.float64, torch.complex64, torch.complex128)
     text = ", ".join(
-        f"{value:.9g}" if is_narrow and isinstance(value, float) else repr(value) for value in values
+        repr(float(f"{value:.9g}")) if is_narrow and isinstance(value, float) else repr(value)
+        for value in values
     )
     return f"[{text}]".replace("nan", 'float("nan")').replace("inf", 'float("inf")')

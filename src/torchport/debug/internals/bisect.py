@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -39,5 +40,10 @@ def bisect(works: Callable[[], bool]) -> Blamed | None:
         found = CompilerBisector.do_bisect(works)
     if found is None:
         return None
-    detail = found.debug_info.strip() if found.debug_info else None
-    return Blamed(found.backend, found.subsystem, detail)
+    return Blamed(found.backend, found.subsystem, _readable(found.debug_info))
+
+
+def _readable(detail: str | None) -> str | None:
+    """What torch notes of a pass or a lowering, with operations by their names."""
+    text = re.sub(r"<OpOverload\(op='([^']+)', overload='([^']+)'\)>", r"\1.\2", (detail or "").strip())
+    return text or None

@@ -12,11 +12,13 @@ import torch
 from torchport.debug.constraints.base import Constraint, Violation
 from torchport.debug.internals.tries import warm_up_inductor
 from torchport.debug.minifier import failure as failures
-from torchport.debug.minifier.case import GraphCase, case_of
+from torchport.debug.minifier.case import GraphCase, canonical_text, case_of
 from torchport.debug.minifier.checks import Backend, BackendCheck, Check, ConstraintCheck, Fails, UsersCheck
+from torchport.debug.minifier.child import can_fork
 from torchport.debug.minifier.failure import Failure
 from torchport.debug.minifier.fewest import FewestOperations, fewest_outputs
 from torchport.debug.minifier.fresh import FreshRun, run_fresh
+from torchport.debug.minifier.fresh_check import FreshCheck
 from torchport.debug.minifier.laboratory import REPEATS, Laboratory
 from torchport.debug.minifier.recording import record
 from torchport.debug.minifier.result import MinifiedGraph
@@ -63,7 +65,10 @@ class Minifier:
 
     def __post_init__(self) -> None:
         self._whole = case_of(self.gm, self.inputs)
-        self._laboratory = Laboratory(self._check(), self.limit, say=self.say)
+        check = self._check()
+        if not can_fork() and self._kind() in ("crash", "hang"):
+            check = FreshCheck(check, self._kind(), self.limit, self.setup)
+        self._laboratory = Laboratory(check, self.limit, say=self.say)
 
     @property
     def queries(self) -> int:
@@ -105,11 +110,9 @@ class Minifier:
         is it if none fails.
         """
         smallest, target = self.minify(), Path(path)
-        candidates = list(dict.fromkeys(map(id, reversed(self._steps))))
-        by_id = {id(case): case for case in self._steps}
+        different = {canonical_text(case): case for case in self._steps}
         run: FreshRun | None = None
-        for number in candidates:
-            case = by_id[number]
+        for case in reversed(different.values()):
             self._write(case, target)
             run = self._run_fresh(target, case)
             if run.fails_alike:
@@ -142,7 +145,9 @@ class Minifier:
         notes = [f"Reduced from {whole} in {counted(self.queries, 'run')}."]
         notes += [f"Stage at fault: {self._stage}."] if self._stage else []
         notes += [f"Note: {note}." for note in self.notes]
-        Script(case, failure, self._laboratory.check, notes, self.setup).write(path)
+        check = self._laboratory.check
+        held = check.check if isinstance(check, FreshCheck) else check
+        Script(case, failure, held, notes, self.setup).write(path)
 
     def _result(self, case: GraphCase, path: Path, run: FreshRun) -> MinifiedGraph:
         failure = self._laboratory.last_failure(case)
@@ -245,6 +250,8 @@ class Minifier:
     def _looks_for(self, wanted: Failure) -> None:
         """From here on, tries look for this failure alone."""
         check = self._laboratory.check
+        if isinstance(check, FreshCheck):
+            return
         if isinstance(check, BackendCheck):
             self._laboratory.check = replace(check, kind=wanted.kind)
         elif isinstance(check, ConstraintCheck):

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from torchport.debug.constraints.base import Constraint
+from torchport.debug.minifier.captured import graphs_of
 from torchport.debug.minifier.conditions import PlainConstraint
 from torchport.debug.minifier.script import NEEDED
 from torchport.errors import CompileError
@@ -37,8 +38,7 @@ def read_script(path: Path) -> ReadScript:
     try:
         text = path.read_text()
         held = runpy.run_path(str(path), run_name="torchport_script")
-        module = _traced(held["Repro"]())
-        inputs = held["inputs"]()
+        module, inputs = _graph(held["Repro"](), held["inputs"]())
         kind = held["KIND"]
     except Exception as error:
         raise CompileError(
@@ -74,16 +74,9 @@ def _constraint(violates: Any, text: str) -> PlainConstraint:
     return PlainConstraint(name, message, ast.unparse(returned.value))
 
 
-def _traced(module: torch.nn.Module) -> torch.fx.GraphModule:
-    """The graph of a module; those of bodies of control flow stay attributes."""
-    for name, child in list(module.named_children()):
-        if not type(child).__module__.startswith("torch.nn"):
-            setattr(module, name, _traced(child))
-    return torch.fx.GraphModule(module, _Tracer().trace(module))
-
-
-class _Tracer(torch.fx.Tracer):
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        if isinstance(attr_val, torch.fx.GraphModule):
-            return self.create_proxy("get_attr", self.path_of_module(attr_val), (), {})
-        return super().getattr(attr, attr_val, parameter_proxy_cache)
+def _graph(module: torch.nn.Module, inputs: list[Any]) -> tuple[torch.fx.GraphModule, list[Any]]:
+    """The operations of a module as they stand there; control flow, which fx cannot trace, by way of Dynamo."""
+    if not any(type(child).__module__ == type(module).__module__ for child in module.children()):
+        return torch.fx.symbolic_trace(module), inputs
+    (case,) = graphs_of(module, inputs, {})
+    return case.module, list(case.inputs)

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from torchport.debug.constraints.base import Constraint, Violation
-from torchport.debug.internals.tries import nothing_remembered
 from torchport.debug.minifier import failure as failures
-from torchport.debug.minifier.case import GraphCase, case_of, copied
+from torchport.debug.minifier.captured import graphs_of
+from torchport.debug.minifier.case import case_of
 from torchport.debug.minifier.checks import Backend, BackendCheck, ConstraintCheck
 from torchport.debug.minifier.failure import Failure
 from torchport.debug.minifier.laboratory import Laboratory
@@ -88,27 +88,6 @@ def minify_model(
             minifier = Minifier(case.module, case.inputs, found, backend, limit=limit, say=say)
             return minifier.generate_repro_script(out)
     raise CompileError("TP1046", f"none of the {len(graphs)} graphs of the model fails")
-
-
-def graphs_of(model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[GraphCase]:
-    """The graphs that Dynamo makes of a model, each with the inputs of its first run."""
-    found: list[GraphCase] = []
-
-    def keep(module: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        is_kept = False
-
-        def run(*inputs: Any) -> Any:
-            nonlocal is_kept
-            if not is_kept:
-                found.append(case_of(module, [copied(value) for value in inputs]))
-                is_kept = True
-            return module(*inputs)
-
-        return run
-
-    with nothing_remembered():
-        torch.compile(model, backend=keep)(*args, **kwargs)
-    return found
 
 
 def _script(target: Path) -> Path:

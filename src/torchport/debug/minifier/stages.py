@@ -29,8 +29,8 @@ class Stage:
     detail: str | None = None
 
     def __str__(self) -> str:
-        part = f", {self.part}" if self.part else ""
-        return f"{self.name}{part}" + (f" ({self.detail})" if self.detail else "")
+        part = f", {self.part}" if self.part and self.part not in self.name else ""
+        return f"{self.name}{part}" + (f": {self.detail}" if self.detail else "")
 
 
 def find_stage(case: GraphCase, failure: Failure, laboratory: Laboratory) -> Stage | None:
