@@ -223,3 +223,13 @@ def test_running_sums_and_products_are_those_of_a_float32_loop(function: Callabl
     assert torch.equal(found, torch.from_numpy(numpy(values.numpy(), 1, dtype=np.float32)))
     with Emulated(FLOAT32):
         assert function(torch.zeros(3, 0), 1).shape == (3, 0) and float(function(torch.tensor(2.0), 0)) == 2.0
+
+
+def test_erf_is_as_coarse_as_that_of_vectorised_kernels() -> None:
+    x = torch.linspace(-4, 4, 4001)
+    with Emulated(find_arithmetic("float32")):
+        coarse = torch.erf(x)
+    with Emulated(find_arithmetic("tf32")):
+        assert torch.equal(torch.erf(x), x.erf())
+    error = (coarse.double() - x.double().erf()).abs()
+    assert 1e-7 < float(error.max()) < 1e-6

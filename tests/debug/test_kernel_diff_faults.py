@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from torchport.debug.comparing import ComparisonConfig
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
+from torchport.runs.report import Report
 
 from .planted import Planted
 
@@ -110,6 +112,11 @@ FAULTS = [
 ]
 
 
+def compared(model: nn.Module, backend: Planted, config: ComparisonConfig) -> Report:
+    harness = KernelDiffHarness(model, torch.randn(2, 16, 16), test_backend=backend, config=config)
+    return harness.compare().report
+
+
 @pytest.mark.parametrize(
     ("operation", "wrong", "layer", "line"), FAULTS, ids=lambda one: getattr(one, "__name__", "")
 )
@@ -120,8 +127,8 @@ def test_a_wrong_kernel_is_found_by_node_and_line(
     with torch.no_grad():
         model.norm.weight.normal_()
         model.norm.bias.normal_()
-    harness = KernelDiffHarness(model, torch.randn(2, 16, 16), test_backend=Planted(operation, wrong))
-    report = harness.compare().report
+    config = ComparisonConfig(gradients=layer.startswith("backward"))
+    report = compared(model, Planted(operation, wrong), config)
     assert report.status == "fail"
     culprit = report.first_divergence
     assert culprit is not None and culprit.kind == "own"
@@ -133,7 +140,7 @@ def test_a_wrong_kernel_is_found_by_node_and_line(
 
 def test_the_wrong_gradients_are_named_beside_the_node() -> None:
     backend = Planted(aten.gelu_backward.default, gelu_backward_by_tanh)
-    report = KernelDiffHarness(Mixed(), torch.randn(2, 16, 16), test_backend=backend).compare().report
+    report = compared(Mixed(), backend, ComparisonConfig())
     failed = {layer.name for layer in report.layers if not layer.passed}
     assert {"backward graph/gelu_backward", "query.weight", "norm.weight", "input 0"} <= failed
     assert not {"out.weight", "forward graph/gelu", "Mixed"} & failed
@@ -141,7 +148,7 @@ def test_the_wrong_gradients_are_named_beside_the_node() -> None:
 
 def test_only_the_wrong_node_and_what_holds_it_fail_by_their_own_error() -> None:
     backend = Planted(aten.native_layer_norm.default, other_eps)
-    report = KernelDiffHarness(Mixed(), torch.randn(2, 16, 16), test_backend=backend).compare().report
+    report = compared(Mixed(), backend, ComparisonConfig(gradients=False))
     failed = [layer.name for layer in report.layers if not layer.passed]
     assert failed[:2] == ["norm/native_layer_norm", "norm"]
     assert not any("/" in name for name in failed[2:])

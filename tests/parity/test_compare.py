@@ -11,8 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchport.errors import ManifestError, TraceError
+from torchport.parity.compare import compare_traces
 from torchport.parity.result import Layer, Parity
 from torchport.parity.tolerance import Fixed
+from torchport.trace.plan import Call
+from torchport.trace.reading import HeldTrace
 
 from .toy import CALLS, HONEST, Port, permuted_linear, run
 
@@ -304,3 +307,29 @@ def test_calls_and_events_that_disagree_are_an_error(tmp_path: Path, missing: in
     with pytest.raises(ManifestError) as caught:
         traces.compare(tmp_path)
     assert caught.value.code == "TP0305"
+
+
+def test_own_errors_may_be_measured_against_other_values_than_chained_ones() -> None:
+    calls = [
+        Call("Net/a", "", "a", [], ["Net/a"], None, "Net"),
+        Call("Net", "", "Net", [], ["Net"], None, None),
+    ]
+    events = [("enter", "Net"), ("enter", "Net/a"), ("exit", "Net/a"), ("exit", "Net")]
+    golden, candidate = torch.randn(64), torch.randn(64)
+    traces = [
+        HeldTrace(name, {"Net/a": values, "Net": output}, "Net")
+        for name, values, output in (
+            ("golden", golden, golden),
+            ("candidate", candidate, golden),
+            ("own", candidate.clone(), golden),
+        )
+    ]
+    chained, given, own = traces
+    parity = compare_traces(chained, given, given, calls=calls, events=events, own_golden=own)
+    inner = layer(parity, "Net/a")
+    assert parity.passed and inner.own is not None and inner.own.max_abs == 0.0
+    farthest = float((candidate.double() - golden.double()).abs().max())
+    assert inner.chained is not None and inner.chained.max_abs == farthest
+    assert parity.compared == 2
+    without = compare_traces(chained, given, given, calls=calls, events=events)
+    assert failed(without) == ["Net/a"]

@@ -19,6 +19,7 @@ NEEDS = (
     Need("Inductor on an ATen graph", "torch._inductor.compile_fx", "compile_fx_inner", _USE),
     Need("Inductor's decompositions", "torch._inductor.decomposition", "select_decomp_table", _USE),
     Need("settings of Inductor", "torch._inductor.config", "patch", _USE),
+    Need("settings of AOTAutograd", "torch._functorch.config", "enable_autograd_cache", _USE),
     Need("count of kernels", "torch._inductor.metrics", "generated_kernel_count", "counts of kernels"),
 )
 Compiled = Callable[..., Any]
@@ -63,13 +64,18 @@ def compiling(*, is_observed: bool) -> Iterator[None]:
     If every value is to be seen, Inductor also rounds each to its dtype before it goes on with it.
     """
     import torch._dynamo.config as dynamo
+    import torch._functorch.config as functorch
     import torch._inductor.config as inductor
 
-    settings = {"fallback_random": True, "force_disable_caches": True}
+    settings = {"fallback_random": True, "fx_graph_cache": False, "fx_graph_remote_cache": False}
     if is_observed and hasattr(inductor, "emulate_precision_casts"):
         settings["emulate_precision_casts"] = True
     limits = [name for name in ("recompile_limit", "cache_size_limit") if hasattr(dynamo, name)]
-    with inductor.patch(settings), dynamo.patch(dict.fromkeys(limits[:1], RECOMPILATIONS)):  # type: ignore[no-untyped-call]
+    with (
+        inductor.patch(settings),  # type: ignore[no-untyped-call]
+        functorch.patch({"enable_autograd_cache": False}),  # type: ignore[no-untyped-call]
+        dynamo.patch(dict.fromkeys(limits[:1], RECOMPILATIONS)),  # type: ignore[no-untyped-call]
+    ):
         yield
 
 
