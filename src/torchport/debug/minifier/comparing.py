@@ -107,7 +107,8 @@ def _measured(name: str, golden: Tensor, reference: Tensor, value: Tensor, ratio
 
     own, noise = errors(value), errors(golden)
     measure = max(
-        own.keys() & noise.keys(), key=lambda one: own[one] / max(noise[one], 1e-30) if own[one] else 0.0
+        (one for one in own if one in noise),
+        key=lambda one: own[one] / max(noise[one], 1e-30) if own[one] else 0.0,
     )
     return Mismatch(name, measure, own[measure], noise[measure], ratio)
 

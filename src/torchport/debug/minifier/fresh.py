@@ -17,7 +17,13 @@ class FreshRun:
     fails_alike: bool
     status: int | None
     """None if it was ended because its time was over."""
-    printed: str
+    stdout: str
+    stderr: str
+
+    @property
+    def said(self) -> str:
+        """What it printed; if that is nothing, what Python says of its end."""
+        return self.stdout.strip() or self.stderr.strip()
 
 
 def run_fresh(script: Path, failure: Failure, limit: float) -> FreshRun:
@@ -25,21 +31,22 @@ def run_fresh(script: Path, failure: Failure, limit: float) -> FreshRun:
     process = subprocess.Popen(
         [sys.executable, str(script)],
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
         start_new_session=True,
     )
     try:
-        printed, _ = process.communicate(timeout=limit)
+        stdout, stderr = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        printed, _ = process.communicate()
-        return FreshRun(failure.kind == "hang", None, printed)
-    return FreshRun(_is_alike(failure, process.returncode, printed), process.returncode, printed)
+        stdout, stderr = process.communicate()
+        return FreshRun(failure.kind == "hang", None, stdout, stderr)
+    is_alike = _is_alike(failure, process.returncode, stdout, stderr)
+    return FreshRun(is_alike, process.returncode, stdout, stderr)
 
 
-def _is_alike(failure: Failure, status: int, printed: str) -> bool:
+def _is_alike(failure: Failure, status: int, stdout: str, stderr: str) -> bool:
     """Whether an ending is that of the failure: the same signal, the same message, or the kind that a script prints."""
     if failure.kind == "crash":
         if status < 0:
@@ -47,7 +54,7 @@ def _is_alike(failure: Failure, status: int, printed: str) -> bool:
         return failure.signature == f"exit status {status}"
     if failure.kind == "exception":
         kind, _, message = failure.signature.partition(": ")
-        lines = [message_shape(line) for line in printed.splitlines()]
+        lines = [message_shape(line) for line in stderr.splitlines()]
         return status == 1 and any(kind in line and message in line for line in lines)
-    last = printed.strip().splitlines()[-1:] or [""]
+    last = stdout.strip().splitlines()[-1:] or [""]
     return status == 1 and last[0].startswith(f"{failure.kind}: ")

@@ -32,5 +32,5 @@ class FreshCheck:
         if run.status is None:
             return failure.of_hang(self.limit)
         if run.status == 1:  # An exception is no crash.
-            return Failure("exception", "", run.printed.strip()[-500:])
-        return failure.of_ending(run.status, run.printed) if run.status else None
+            return Failure("exception", "", run.said[-500:])
+        return failure.of_ending(run.status, run.stderr) if run.status else None

@@ -166,7 +166,7 @@ class Minifier:
             stage=None if self._stage is None else str(self._stage),
             notes=tuple(self.notes),
             fails_in_fresh_process=run.fails_alike,
-            output=run.printed.strip()[-2000:],
+            output=run.said[-2000:],
         )
 
     def _check(self) -> Check:
