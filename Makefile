@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
 UV := $(shell command -v uv 2>/dev/null || echo $(BIN)/uv)
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/torchport
 export CARGO_TARGET_DIR := $(CACHE)/target
@@ -16,7 +17,7 @@ if not (3, first) <= sys.version_info[:2] < (3, beyond):
 endef
 export CHECK_PYTHON
 
-.PHONY: setup demo test test-fast lint test-rust test-python zoo bench faults honest fuzz lock cargo chromium
+.PHONY: oldest setup demo test test-fast lint test-rust test-python zoo bench faults honest fuzz lock cargo chromium
 
 setup: $(VENV)/.synced
 
@@ -69,8 +70,19 @@ test-python: setup cargo chromium
 	@echo "== Python tests that build ports, or open a browser"
 	@$(BIN)/pytest -q -m "not zoo and (builds or browser)"
 
-zoo: setup cargo
+zoo: setup cargo oldest
 	@$(BIN)/pytest -q -m zoo
+	@echo "== Tests of debugging, with the oldest torch"
+	@OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -q -n 2 --dist loadfile -m "not zoo and not browser" tests/debug
+
+oldest: $(OLDEST)/.synced
+
+$(OLDEST)/.synced: pyproject.toml | setup
+	@echo "== The oldest torch that is supported, into $(OLDEST)"
+	@test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	@$(UV) pip install --quiet --no-config --python $(OLDEST)/bin/python torch==2.11.0 torchvision==0.26.0 transformers \
+		--editable '.[html,dataframe,dev]'
+	@touch $@
 
 bench: setup cargo chromium
 	@for script in $(basename $(notdir $(wildcard benchmarks/bench_*.py))); do \
