@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -209,3 +210,12 @@ def test_a_model_that_fails_by_itself_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="fails its own forward"):
         run(tmp_path / "root", nn.Linear(3, 3))
     assert not (tmp_path / "root").exists()
+
+
+def test_without_the_packages_for_pictures_there_are_none_and_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    report = run(tmp_path)
+    assert not report.failures and any("vl_convert" in note for note in report.notes)
+    assert not any(one.path.endswith("heatmaps.png") for one in report.artifacts)

@@ -176,10 +176,8 @@ class _Run:
                 config=config,
                 tree=self.tree,
             )
-            found = harness.compare(
-                generate_visualizations=True, out=self.tree.path / "reports" / KERNEL_DIFF
-            )
-            return found.report
+            out, pictures = self.tree.path / "reports" / KERNEL_DIFF, self._draws_pictures()
+            return harness.compare(generate_visualizations=pictures, out=out).report
         return None
 
     def _draws_pictures(self) -> bool:
