@@ -219,3 +219,14 @@ def test_without_the_packages_for_pictures_there_are_none_and_a_note(
     report = run(tmp_path)
     assert not report.failures and any("vl_convert" in note for note in report.notes)
     assert not any(one.path.endswith("heatmaps.png") for one in report.artifacts)
+
+
+def test_a_model_of_which_nothing_is_compiled_is_no_pass(tmp_path: Path) -> None:
+    class Skipped(nn.Module):
+        @torch.compiler.disable
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 1
+
+    report = run(tmp_path, Skipped(), backend="aot_eager")
+    assert report.status == "fail" and "made no graph" in report.failures[0].message
+    assert report.summary.kernel_diff_passed is None

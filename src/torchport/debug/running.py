@@ -27,7 +27,7 @@ from torchport.debug.guards.inspector import GuardInspector
 from torchport.debug.guards.model import GuardReport
 from torchport.debug.kernel_diff.deadline import within
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
-from torchport.debug.kernel_diff.notes import NO_KERNEL
+from torchport.debug.kernel_diff.notes import NO_GRAPH, NO_KERNEL
 from torchport.debug.kernel_diff.whole_model import WholeModel
 from torchport.debug.session import Session
 from torchport.debug.tree import ArtifactTree
@@ -106,8 +106,10 @@ class _Run:
         guards = self._compiled(name, backend.with_session(session, strict=self.options.strict), session)
         diff = self._compared(name, backend.plain) if self.options.compare else None
         section = None if diff is None else _section(diff, backend.name, self.tree)
-        if diff is not None and diff.stopped is not None and diff.stopped != NO_KERNEL:
-            self.failures.append(r.Failure(step="compare", message=diff.stopped))
+        if not self.failures and all(graph.stage == "outside" for graph in session.graphs):
+            self.failures.append(r.Failure(step="compile", message=NO_GRAPH))
+        elif diff is not None and diff.stopped not in (None, NO_KERNEL, NO_GRAPH):
+            self.failures.append(r.Failure(step="compare", message=str(diff.stopped)))
         violations = session.distinct_violations
         report = r.DebugReport(
             status=self._status(violations, section),
@@ -241,7 +243,7 @@ def _passed(section: r.KernelDiffSection | None) -> bool | None:
 def _section(report: Report, backend: str, tree: ArtifactTree) -> r.KernelDiffSection:
     culprit = report.first_divergence
     verdict: r.Verdict = (
-        "pass" if report.passed else "no kernel ran" if report.stopped == NO_KERNEL else "fail"
+        "pass" if report.passed else "no kernel ran" if report.stopped in (NO_KERNEL, NO_GRAPH) else "fail"
     )
     folder = tree.path / "reports" / KERNEL_DIFF
     return r.KernelDiffSection(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LONGEST = 300
 NO_KERNEL = "no kernel ran: eager PyTorch computed every operation, so nothing is proven"
+NO_GRAPH = "torch.compile made no graph of the model, so nothing of the backend ran"
 
 
 def said(error: BaseException) -> str:
@@ -40,7 +41,7 @@ def completed(
         names = ", ".join(one.plan.graph.name for one in eager)
         found.append(f"eager PyTorch computed every operation of {names}: nothing is proven of it")
     if not measured:
-        stopped = stopped or "torch.compile made no graph of the model, so nothing of the backend ran"
+        stopped = stopped or NO_GRAPH
     is_proven = stopped is None and report.status == "pass"
     status = report.status if is_proven or report.first_divergence is not None else "error"
     update: dict[str, Any] = {"notes": tuple(found), "stopped": stopped, "status": status}
