@@ -1,1 +1,1 @@
-"""The one door to private parts of torch that debugging needs: a small file for each part, imported where it is used."""
+"""The one door to private parts of torch that debugging needs: a small file for each part, imported where used."""
