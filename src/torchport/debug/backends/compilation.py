@@ -32,14 +32,14 @@ class Settings:
 
 @dataclass
 class Compilation:
-    """What was seen of one graph of Dynamo's. Its backward may be compiled later, and by another thread."""
+    """What is known of one graph of Dynamo's. Its backward may be compiled later, and by another thread."""
 
     session: Session
     settings: Settings
     name: str = ""
     script: Repro | None = None
     """The script that runs the graph by itself, made before Inductor changes the graph."""
-    seen: dict[Stage, tuple[CheckedGraph, list[Violation]]] = field(default_factory=dict)
+    checked: dict[Stage, tuple[CheckedGraph, list[Violation]]] = field(default_factory=dict)
 
     def begin(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
         """Keeps and checks the graph that Dynamo made."""
@@ -72,11 +72,13 @@ class Compilation:
         AOTAutograd tries a backward graph with free sizes early, drops what that raises, and comes back with the same
         graph once it is needed. It is kept once, and refused each time.
         """
-        if stage not in self.seen:
-            self.seen[stage] = self.session.add(self.name, stage, module)
+        if stage not in self.checked:
+            self.checked[stage] = self.session.add(self.name, stage, module)
             if self.session.tree is not None:
-                graph_files.write_graph(self.session.tree, self.seen[stage][0], module, self.seen[stage][1])
-        graph, violations = self.seen[stage]
+                graph_files.write_graph(
+                    self.session.tree, self.checked[stage][0], module, self.checked[stage][1]
+                )
+        graph, violations = self.checked[stage]
         judge(violations, self.settings.strict, self.session, self.name, self.script)
         return graph
 
