@@ -274,6 +274,31 @@ def test_fixed_tolerances_and_an_allowed_mismatch_take_the_place_of_the_noise_fl
     assert compared(Small(), given, backend, lax).first_divergence is None
 
 
+class Cancelling(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return x * y - 1.0
+
+
+def test_a_product_that_is_not_rounded_before_it_is_added_to_is_right_where_kernels_do_so() -> None:
+    class FusedMultiplyAdd(Planted):
+        def compile(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+            def run(*given: Tensor) -> Any:
+                x, y = given
+                product = x.double() * y.double()
+                return [value.float() for value in (product, product - 1.0)][-len(names) :]
+
+            names = list(module.graph.output_node().args[0])  # type: ignore[arg-type]
+            return run
+
+    x = torch.rand(4096) + 0.5
+    given = (x, 1 / x)
+    for keeps_digits, status in ((None, "fail"), (True, "pass")):
+        config = ComparisonConfig(gradients=False, keeps_digits=keeps_digits)
+        report = compared(Cancelling(), given, FusedMultiplyAdd(), config)
+        assert report.status == status, report.first_divergence
+    assert any("together with what it reads" in str(layer.reason) for layer in report.layers)
+
+
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DiffReport]:
     torch.manual_seed(0)

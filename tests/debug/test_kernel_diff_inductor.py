@@ -69,7 +69,8 @@ def bert() -> tuple[nn.Module, Any]:
     config = BertConfig(
         hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, vocab_size=50
     )
-    return BertModel(config).eval(), {"input_ids": torch.arange(14).view(2, 7)}
+    model: Any = BertModel
+    return model(config).eval(), {"input_ids": torch.arange(14).view(2, 7)}
 
 
 @pytest.mark.zoo

@@ -39,6 +39,9 @@ class ComparisonConfig:
     """How often everything is run, for numbers that vary."""
     timeout_s: float | None = None
     """How long the backend may take for a compilation or a run."""
+    keeps_digits: bool | None = None
+    """Whether kernels may go on with more digits than a value has, as fused multiplications and additions do; None: on
+    all devices but the CPU."""
     arithmetic: str | None = None
     """The class of arithmetic that the backend may compute in: what an adapter declares, or sums in any order."""
 

@@ -23,6 +23,7 @@ from torchport.debug.kernel_diff.measuring import MeasuredGraph, Values
 from torchport.debug.kernel_diff.planning import GraphPlan, add_call, add_to, call_of_step, plan_graph
 from torchport.debug.kernel_diff.reference import ReferenceValues
 from torchport.debug.kernel_diff.route import Route
+from torchport.debug.kernel_diff.second_look import SecondLook
 from torchport.debug.kernel_diff.steps import draws_random_numbers, read_steps
 from torchport.debug.kernel_diff.whole_model import ModelRun, WholeModel
 from torchport.debug.kernel_diff.whole_values import (
@@ -205,8 +206,9 @@ class Comparison:
         whole = [self.name, *(call.name for call in gradients), *(one.plan.scope.name for one in measured)]
 
         def excused(failed: Collection[str]) -> Mapping[str, str]:
-            given = failed, self.config.rules, self.arithmetic
-            return {name: why for one in measured for name, why in one.excused(*given).items()}
+            given = self.config.rules, self.arithmetic, self.config.keeps_digits
+            looks = (SecondLook(one, *given) for one in measured)
+            return {name: why for look in looks for name, why in look.excused(failed).items()}
 
         return Judgement(
             plan=plan,

@@ -14,12 +14,9 @@ from torch import Tensor
 from torchport.arithmetic.classes import Arithmetic
 from torchport.debug.kernel_diff.candidate import CandidateRun
 from torchport.debug.kernel_diff.computing import Computing, Mode, as_class, as_it_is, in_float64
-from torchport.debug.kernel_diff.planning import GraphPlan, Part, leaving
+from torchport.debug.kernel_diff.planning import GraphPlan, Part
 from torchport.debug.kernel_diff.reference import ReferenceValues
 from torchport.debug.kernel_diff.steps import Step, outputs_of
-from torchport.parity.dtypes import name_of
-from torchport.parity.judge import judge_by
-from torchport.parity.rulebook import Judged, RuleBook
 from torchport.trace.residual import residual
 
 Store = MutableMapping[str, Tensor]
@@ -80,7 +77,7 @@ class MeasuredGraph:
         found: dict[str, Tensor] = {}
         for name, (keys, compute) in self._computed_as().items():
             if name in calls:
-                found |= _named(keys, _attempt(compute, mode))
+                found |= _named(keys, attempt(compute, mode))
         return found
 
     def _computed_as(self) -> dict[str, tuple[list[str], Compute]]:
@@ -94,51 +91,6 @@ class MeasuredGraph:
             **{part.name: (part.keys, partial(self._row, part)) for part in self.plan.parts.values()},
             self.plan.scope.name: (self.plan.scope.keys, self._outputs),
         }
-
-    def excused(self, failed: Collection[str], rules: RuleBook, arithmetic: Arithmetic) -> dict[str, str]:
-        """By call, why it is right although it failed: it is inside of an operation whose results are right.
-
-        Eager PyTorch has no such value: it computes the operation as a whole, which was taken apart for the backend.
-        """
-        returned = set(outputs_of(self.plan.graph))
-        found: dict[str, str] = {}
-        for steps in self._taken_apart():
-            outputs = leaving(steps, returned)
-            inner = {
-                self.plan.names[step.node.name] for step in steps if not set(step.values) & set(outputs)
-            } & set(failed)
-            if inner and outputs and self._are_right(steps, outputs, rules, arithmetic):
-                why = f"it is inside of {steps[0].origin}, which gives what it should"
-                found |= dict.fromkeys(inner, why)
-        return found
-
-    def _taken_apart(self) -> list[list[Step]]:
-        """The operations of eager PyTorch that are several in this graph."""
-        groups: dict[Any, list[Step]] = {}
-        for step in self.plan.steps:
-            groups.setdefault(step.whole, []).append(step)
-        return [steps for steps in groups.values() if len(steps) > 1]
-
-    def _are_right(
-        self, steps: list[Step], outputs: list[torch.fx.Node], rules: RuleBook, arithmetic: Arithmetic
-    ) -> bool:
-        """Whether several operations in a row, given what the backend gave them, end with what the backend has."""
-
-        def row(mode: Mode) -> list[Any]:
-            return self.computing.in_a_row(steps, outputs, mode)
-
-        own, wide, coarse = (_attempt(row, mode) for mode in (as_it_is, in_float64, as_class(arithmetic)))
-        if own is None or wide is None:
-            return False
-        for node, golden, truth, coarser in zip(outputs, own, wide, coarse or [None] * len(own), strict=True):
-            if node.name not in self.run.values:
-                return False
-            candidate = self.run.values[node.name].cpu()
-            rule = rules.own(Judged(node.name, name_of(golden.dtype), name_of(candidate.dtype)))
-            distance = residual(golden, truth)
-            if not judge_by(rule, golden.cpu(), candidate, distance, coarser)[1].passed:
-                return False
-        return True
 
     def _row(self, part: Part, mode: Mode) -> list[Any]:
         return self.computing.in_a_row(part.steps, part.outputs, mode)
@@ -223,7 +175,7 @@ class MeasuredGraph:
                 f"the reference cannot compute it from what it is given: {_said(error)}"
             )
             return None
-        return own, _attempt(compute, in_float64)
+        return own, attempt(compute, in_float64)
 
     def _put(
         self,
@@ -264,7 +216,7 @@ def _is_equal(one: Tensor, other: Tensor) -> bool:
     return bool(same.all())
 
 
-def _attempt(compute: Compute, mode: Mode) -> list[Any] | None:
+def attempt(compute: Compute, mode: Mode) -> list[Any] | None:
     """What is computed within a mode; None if that cannot be done."""
     try:
         return compute(mode)
