@@ -16,6 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from benchmarks.minifying.faulty import Faulty
 from torchport.debug.constraints.base import CheckedGraph, Constraint, Found, Violation, check_graph
 from torchport.debug.minifier import Failure, Minifier
+from torchport.debug.minifier.captured import graphs_of
 from torchport.debug.minifier.case import GraphCase, case_of
 from torchport.debug.minifier.failure import message_shape, of_exception
 from torchport.debug.nodes import read_nodes
@@ -355,6 +356,14 @@ def test_a_violation_is_reduced_to_the_operation_that_it_names(inputs: list[torc
     case = found.minify()
     assert operations(case) == ["aten.sin.default"] and found.queries <= 4
     assert found.failure.signature == "last axis: aten.sin.default"
+
+
+def test_a_violation_of_an_aten_graph_is_found_from_the_graph_of_dynamo(inputs: list[torch.Tensor]) -> None:
+    module = make_fx(chain, tracing_mode="fake")(*inputs)
+    (graph,) = graphs_of(chain, inputs, {})
+    assert not any("aten" in name for name in operations(graph))
+    case = Minifier(graph.module, graph.inputs, violation(module), constraints=[Aligned()]).minify()
+    assert operations(case) == ["aten.sin.default"]
 
 
 def test_a_violation_needs_its_constraint(inputs: list[torch.Tensor]) -> None:

@@ -79,6 +79,28 @@ def test_a_graph_that_a_run_keeps_is_minified_from_its_script(tmp_path: Path) ->
     assert Path(found.script) == script.with_name("smallest_graph_0.py")
 
 
+RUNS_A_GRAPH = """
+import torch
+
+
+class Graph(torch.nn.Module):
+    def forward(self, x):
+        return (torch.sin(x),)
+
+
+def inputs():
+    return [torch.ones(3)]
+"""
+
+
+def test_a_script_that_only_runs_a_graph_is_read_as_well(tmp_path: Path) -> None:
+    script = tmp_path / "graph_0.py"
+    script.write_text(RUNS_A_GRAPH)
+    read = read_script(script)
+    assert (read.kind, read.backend, read.constraint) == (None, None, None)
+    assert torch.equal(read.module(*read.inputs)[0], torch.sin(torch.ones(3)))
+
+
 def test_a_folder_without_a_script_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="TP1048"):
         minify_graph_run(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -96,8 +97,6 @@ class Laboratory:
         except _TooLate:
             return Ended(is_late=True)
         except Exception:
-            import traceback
-
             return Ended(raised=traceback.format_exc())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from torchport.capture.torch_internals import trace_to_aten
 from torchport.debug.constraints.base import Constraint, Violation
 from torchport.debug.internals.tries import warm_up_inductor
 from torchport.debug.minifier import failure as failures
@@ -221,6 +222,9 @@ class Minifier:
             if found is not None:
                 laboratory.repeats = REPEATS
                 self.notes.append("the graph fails only sometimes")
+        if found is None and isinstance(laboratory.check, ConstraintCheck):
+            self._whole = _as_aten(self._whole)
+            found = laboratory.failure_of(self._whole)
         if found is None and laboratory.forks and self._kind() not in ("crash", "hang"):
             laboratory.forks = False
             found = laboratory.failure_of(self._whole)
@@ -256,3 +260,8 @@ class Minifier:
             self._laboratory.check = replace(check, kind=wanted.kind)
         elif isinstance(check, ConstraintCheck):
             self._laboratory.check = replace(check, wanted=wanted)
+
+
+def _as_aten(case: GraphCase) -> GraphCase:
+    """The case as a graph of ATen operations, which constraints of later stages are about."""
+    return case_of(trace_to_aten(case.module, case.fresh_inputs(), pre_dispatch=False), case.inputs)

@@ -70,11 +70,9 @@ def _held(module: torch.fx.GraphModule, path: str, owner: str, text: ModuleText)
     if isinstance(value, Tensor):
         key = re.sub(r"\W", "_", path) if owner == "Repro" else re.sub(r"\W", "_", f"{owner}.{path}")
         text.tensors[key] = value
-        kind = "Parameter" if isinstance(value, torch.nn.Parameter) else "Buffer"
-        return f'torch.nn.{kind}(attribute("{key}"), requires_grad={value.requires_grad})'.replace(
-            "Buffer(" + f'attribute("{key}"), requires_grad={value.requires_grad}',
-            "Buffer(" + f'attribute("{key}")',
-        )
+        if not isinstance(value, torch.nn.Parameter):
+            return f'torch.nn.Buffer(attribute("{key}"))'
+        return f'torch.nn.Parameter(attribute("{key}"), requires_grad={value.requires_grad})'
     if isinstance(value, torch.nn.Module) and type(value).__module__.startswith("torch.nn.modules"):
         return _module_of_torch(value, path, text)
     raise CompileError(

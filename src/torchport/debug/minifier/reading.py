@@ -1,4 +1,4 @@
-"""Reads a script that torchport has written back as a graph, so that a run can keep a failure and minify it later."""
+"""Reads a script that holds a graph and its inputs, so that a run can keep a failure and have it minified later."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class ReadScript:
 
     module: torch.fx.GraphModule
     inputs: list[Any]
-    kind: str
+    kind: str | None
+    """How the graph fails; None for a script that only runs it."""
     backend: Any
-    """A name or a function; None for a constraint."""
+    """A name or a function; None if the script names none."""
     through_dynamo: bool
     constraint: Constraint | None
     setup: tuple[str, ...]
@@ -38,8 +39,10 @@ def read_script(path: Path) -> ReadScript:
     try:
         text = path.read_text()
         held = runpy.run_path(str(path), run_name="torchport_script")
-        module, inputs = _graph(held["Repro"](), held["inputs"]())
-        kind = held["KIND"]
+        made = held.get("Repro", held.get("Graph"))
+        if made is None or "inputs" not in held:
+            raise ValueError("it has no graph with inputs")
+        module, inputs = _graph(made(), held["inputs"]())
     except Exception as error:
         raise CompileError(
             "TP1048", f"{path.name} cannot be read: {type(error).__name__}: {error}", where=str(path)
@@ -47,7 +50,7 @@ def read_script(path: Path) -> ReadScript:
     return ReadScript(
         module,
         inputs,
-        kind,
+        held.get("KIND"),
         held.get("BACKEND"),
         "torch.compile(" in text,
         _constraint(held["violates"], text) if "violates" in held else None,

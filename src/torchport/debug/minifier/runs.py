@@ -47,22 +47,30 @@ def write_graph_script(
 
 
 def minify_graph_run(
-    target: Path, *, out: Path | None = None, limit: float = LIMIT, say: Say = lambda text: None
+    target: Path,
+    *,
+    backend: Backend | None = None,
+    constraints: Sequence[Constraint] = (),
+    out: Path | None = None,
+    limit: float = LIMIT,
+    say: Say = lambda text: None,
 ) -> MinifiedGraph:
     """Minifies a script that torchport has written, or the first in the folder of a debugging run.
 
-    The smallest script is written to `out`, by default beside the one that it is made from.
+    The backend, or the constraints, are those of the script if none are given; Inductor if it has neither. The smallest
+    script is written to `out`, by default beside the one that it is made from.
     """
     script = _script(target)
     read = read_script(script)
+    held = tuple(constraints) or (() if read.constraint is None or backend else (read.constraint,))
     minifier = Minifier(
         read.module,
         read.inputs,
         _expected(read.kind),
-        read.backend,
-        () if read.constraint is None else (read.constraint,),
+        None if held else backend or read.backend or "inductor",
+        held,
         limit,
-        read.through_dynamo,
+        read.through_dynamo or backend is not None,
         read.setup,
         say=say,
     )
@@ -100,6 +108,6 @@ def _script(target: Path) -> Path:
     return whole[0]
 
 
-def _expected(kind: str) -> Failure | None:
+def _expected(kind: str | None) -> Failure | None:
     """A hang must be asked for; anything else is seen when the graph is run."""
     return Failure("hang", "", "") if kind == "hang" else None
