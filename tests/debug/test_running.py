@@ -230,3 +230,33 @@ def test_a_model_of_which_nothing_is_compiled_is_no_pass(tmp_path: Path) -> None
     report = run(tmp_path, Skipped(), backend="aot_eager")
     assert report.status == "fail" and "made no graph" in report.failures[0].message
     assert report.summary.kernel_diff_passed is None
+
+
+def test_a_violation_is_minified_from_the_folder_of_its_run(
+    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        "debug",
+        "run",
+        spec,
+        "--backend",
+        "mock",
+        "--alignment",
+        "4",
+        "--no-gradients",
+        "--no-compare",
+    ]
+    assert main(command) == 1
+    capsys.readouterr()
+    assert main(["debug", "minify", "torchport-debug", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["kind"] == "constraint" and len(found["operations"]) == 1
+    assert found["fails_in_fresh_process"] and Path(found["script"]).is_file()
+
+
+def test_a_run_without_a_failure_has_nothing_to_minify(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, compare=False)
+    assert main(["minify", str(tmp_path)]) == 2
+    assert "nothing failed" in capsys.readouterr().err

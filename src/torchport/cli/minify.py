@@ -1,7 +1,7 @@
-"""`torchport minify`: the least that still fails, as a script and a test in the target's own language."""
+"""`torchport minify`: the least that still fails, of a port or of a debugging run; `debug minify` is the same."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,21 +9,40 @@ from torchport.cli import options
 from torchport.cli.output import print_json
 from torchport.cli.progress import Progress
 
+if TYPE_CHECKING:
+    from torchport.debug.minifier.result import MinifiedGraph
+    from torchport.explain.repro import Minified
+
 
 def minify(
-    directory: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a port that fails.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", help="The folder of a port or of a debugging run that fails, or a script."
+        ),
+    ],
     as_json: options.Json = False,
 ) -> int:
-    """Reduce a failing port to its smallest part, as one Python script and one Rust test.
+    """Reduce what fails to its smallest part, as a Python script and, for a port, a test in its own language.
 
-    Both are run in a process of their own before they are handed over.
+    They are run in a process of their own before they are handed over.
     """
     with Progress() as progress:
-        from torchport.porting.commands import minify_run
-
-        found = minify_run(directory, watch=progress)
+        found = _minified(directory, progress)
     if as_json:
         print_json(found.model_dump())
     else:
         typer.echo(found.as_text())
     return 0
+
+
+def _minified(directory: Path, progress: Progress) -> "Minified | MinifiedGraph":
+    from torchport.debug.folders import read_folder, runs_in
+
+    if directory.is_file() or read_folder(directory) is not None or runs_in(directory):
+        from torchport.debug.minifying import minify_debug_run
+
+        return minify_debug_run(directory, progress.say)
+    from torchport.porting.commands import minify_run
+
+    return minify_run(directory, watch=progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,18 @@ def debug_spec(
     *,
     root: Path,
     name: str | None = None,
+    constraints: Mapping[str, Any] | None = None,
     watch: Watcher = ignore,
     **options: Any,
 ) -> DebugReport:
-    """Loads the model of a SPEC, and debugs it."""
+    """Loads the model of a SPEC, and debugs it; `constraints` are what `constraints_of` takes."""
+    given = {option: value for option, value in (constraints or {}).items() if value}
+    rules = constraints_of(**given)
     model, args, kwargs = load_spec(spec)
-    chosen = DebugOptions(**options)
-    return debug_run(model, args, kwargs, name=name, spec=spec, root=root, options=chosen, watch=watch)
+    chosen = DebugOptions(constraints=rules, **options)
+    return debug_run(
+        model, args, kwargs, name=name, spec=spec, root=root, options=chosen, given=given, watch=watch
+    )
 
 
 def constraints_of(

@@ -6,7 +6,7 @@ Fields may be added, never renamed. Whatever a run could not come to is missing,
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -87,6 +87,8 @@ class DebugReport(_Part):
     status: Status
     model: str
     spec: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The constraints, as the options of the command that stood for them."""
     backend: str
     device: str = "cpu"
     timestamp: str

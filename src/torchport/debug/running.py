@@ -64,6 +64,7 @@ def debug_run(
     spec: str | None = None,
     root: str | Path = ROOT,
     options: DebugOptions | None = None,
+    given: Mapping[str, Any] | None = None,
     watch: Watcher = ignore,
 ) -> r.DebugReport:
     """Compiles and compares a model, and writes what was found to a folder of its own under `root`."""
@@ -73,7 +74,7 @@ def debug_run(
     has_gradients = options.gradients and any(parameter.requires_grad for parameter in model.parameters())
     whole, why_not = _that_runs(WholeModel(model, args, dict(kwargs or {}), has_gradients, None))
     tree = new_tree(Path(root), f"{name}-{backend.name}")
-    return _Run(whole, options, tree, Steps(watch), notes=why_not).report(name, spec)
+    return _Run(whole, options, tree, Steps(watch), notes=why_not).report(name, spec, dict(given or {}))
 
 
 def _that_runs(whole: WholeModel) -> tuple[WholeModel, list[str]]:
@@ -100,7 +101,7 @@ class _Run:
     failures: list[r.Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def report(self, name: str, spec: str | None) -> r.DebugReport:
+    def report(self, name: str, spec: str | None, given: dict[str, Any]) -> r.DebugReport:
         backend = chosen(self.options.backend)
         session = Session([*self.options.constraints, *backend.constraints], self.tree)
         guards = self._compiled(name, backend.with_session(session, strict=self.options.strict), session)
@@ -115,6 +116,7 @@ class _Run:
             status=self._status(violations, section),
             model=name,
             spec=spec,
+            options=given,
             backend=backend.name,
             device=_device(self.whole.model),
             timestamp=self.tree.created,

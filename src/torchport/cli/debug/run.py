@@ -64,22 +64,22 @@ def run(
     Exits with 1 if a constraint is violated, a kernel is wrong, or the backend fails.
     """
     with Progress() as progress:
-        from torchport.debug.commands import constraints_of, debug_spec
+        from torchport.debug.commands import debug_spec
 
         report = debug_spec(
             spec,
             backend=backend,
             root=root,
             name=name,
-            constraints=constraints_of(
-                alignment=alignment,
-                dtypes=dtype or (),
-                max_memory=max_memory,
-                max_peak=max_peak,
-                contiguous=contiguous,
-                denied=deny or (),
-                own=constraint or (),
-            ),
+            constraints={
+                "alignment": alignment,
+                "dtypes": dtype,
+                "max_memory": max_memory,
+                "max_peak": max_peak,
+                "contiguous": contiguous,
+                "denied": deny,
+                "own": constraint,
+            },
             strict=strict,
             gradients=gradients,
             compare=compare,
