@@ -89,6 +89,8 @@ def test_a_fault_that_depends_on_a_size_keeps_the_size(inputs: list[torch.Tensor
 
 
 def test_a_wrong_gradient_is_reduced_although_the_forward_is_right(inputs: list[torch.Tensor]) -> None:
+    # A process that has gone backward once cannot be split in two and go backward in both.
+    torch.ones(1, requires_grad=True).sum().backward()
     given = [value.requires_grad_() for value in inputs]
     found = minifier(chain, given, Faulty("aten.sin.default", "wrong gradient"))
     assert operations(found.minify()) == ["aten.sin.default"] and found.failure.kind == "wrong gradient"

@@ -11,14 +11,16 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import BinaryIO, Generic, NoReturn, TypeVar
+from typing import Any, BinaryIO, Generic, NoReturn, TypeVar
 
 import torch
 
 T = TypeVar("T")
+_LONGEST_PROBE = 30.0
+"""Seconds that a copy of this process has to show that it can go backward."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,20 @@ class Ended(Generic[T]):
     is_late: bool = False
 
 
-def can_fork() -> bool:
-    """Whether a process can be split in two, which cannot be done once CUDA is in use."""
-    return hasattr(os, "fork") and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+def can_fork(inputs: Sequence[Any] = ()) -> bool:
+    """Whether a copy of this process can run a graph with these inputs.
+
+    It cannot once CUDA is in use. Nor can it go backward once this process has: autograd's threads do not come along.
+    """
+    if not hasattr(os, "fork") or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return False
+    has_gradients = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+    return not has_gradients or in_child(_goes_backward, limit=_LONGEST_PROBE).value is True
+
+
+def _goes_backward() -> bool:
+    torch.ones(1, requires_grad=True).sum().backward()  # type: ignore[no-untyped-call]
+    return True
 
 
 def in_child(function: Callable[[], T], limit: float) -> Ended[T]:

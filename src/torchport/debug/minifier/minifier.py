@@ -66,10 +66,10 @@ class Minifier:
 
     def __post_init__(self) -> None:
         self._whole = case_of(self.gm, self.inputs)
-        check = self._check()
-        if not can_fork() and self._kind() in ("crash", "hang"):
+        check, forks = self._check(), can_fork(self.inputs)
+        if not forks and self._kind() in ("crash", "hang"):
             check = FreshCheck(check, self._kind(), self.limit, self.setup)
-        self._laboratory = Laboratory(check, self.limit, say=self.say)
+        self._laboratory = Laboratory(check, self.limit, forks=forks, say=self.say)
 
     @property
     def queries(self) -> int:

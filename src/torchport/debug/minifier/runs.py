@@ -13,6 +13,7 @@ from torchport.debug.minifier import failure as failures
 from torchport.debug.minifier.captured import graphs_of
 from torchport.debug.minifier.case import case_of
 from torchport.debug.minifier.checks import Backend, BackendCheck, ConstraintCheck
+from torchport.debug.minifier.child import can_fork
 from torchport.debug.minifier.failure import Failure
 from torchport.debug.minifier.laboratory import Laboratory
 from torchport.debug.minifier.minifier import LIMIT, Minifier
@@ -91,7 +92,7 @@ def minify_model(
     graphs = graphs_of(model, args, kwargs or {})
     for case in graphs:
         say(f"looking at a graph of {len(case.operations)} operations")
-        found = Laboratory(BackendCheck(backend), limit).failure_of(case)
+        found = Laboratory(BackendCheck(backend), limit, can_fork(case.inputs)).failure_of(case)
         if found is not None:
             minifier = Minifier(case.module, case.inputs, found, backend, limit=limit, say=say)
             return minifier.generate_repro_script(out)
