@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
 from torchport.cli import main
-from torchport.debug import Constraint, DebugOptions, DebugReport, DtypeConstraint, debug_run
+from torchport.debug import (
+    Constraint,
+    DebugOptions,
+    DebugReport,
+    DtypeConstraint,
+    debug_run,
+    phrases,
+    terminal,
+)
+from torchport.debug.constraints.base import CheckedGraph, Violation
 from torchport.debug.folders import REPORT
 from torchport.errors import CaptureError, UsageError
 
@@ -84,6 +96,43 @@ def test_a_strict_run_stops_and_says_so(tmp_path: Path) -> None:
     assert report.summary.constraint_violations > 0
 
 
+class Raises(Constraint):
+    name = "raises"
+
+    def check(self, graph: CheckedGraph) -> Iterator[Violation]:
+        raise ZeroDivisionError("in the constraint")
+
+
+def test_a_constraint_that_cannot_be_checked_is_not_kept_to(tmp_path: Path) -> None:
+    report = run(tmp_path, constraints=[Raises()], compare=False)
+    assert report.status == "fail" and {failure.step for failure in report.failures} == {"check"}
+    assert "in the constraint" in report.failures[0].message
+    text = StringIO()
+    terminal.summary(report, Console(width=200, file=text))
+    assert "none violated" not in text.getvalue()
+
+
+class Counted(nn.Module):
+    def forward(self, x: Tensor) -> int:
+        return x.shape[0]
+
+
+def test_a_comparison_that_could_not_be_made_blames_no_kernel(tmp_path: Path) -> None:
+    report = run(tmp_path, Counted(), backend="aot_eager")
+    assert report.kernel_diff is not None and report.kernel_diff.verdict == "not compared"
+    assert report.summary.kernel_diff_passed is None
+    assert "does not compute what" not in phrases.headline(report)
+
+
+def test_without_what_draws_pictures_kernels_are_compared_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    report = run(tmp_path, backend=wrong_relu)
+    assert report.kernel_diff is not None and report.kernel_diff.verdict == "fail"
+    assert not report.failures and any("vl_convert" in note for note in report.notes)
+
+
 def wrong_relu(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """A backend of which one operation is a little off."""
 
@@ -140,6 +189,41 @@ def test_an_unknown_backend_is_refused_before_a_folder_is_made(tmp_path: Path) -
     assert "inductor" in str(raised.value.fix) and not (tmp_path / "root").exists()
 
 
+OWN_BACKENDS = """
+from torchport.debug.adapters.base import AcceleratorAdapter
+from torchport.debug.adapters.capabilities import AcceleratorCapabilities
+
+
+class Tiny(AcceleratorAdapter):
+    capabilities = AcceleratorCapabilities("tiny", alignment=4)
+
+    def run_node(self, op, args, kwargs):
+        return op(*args, **kwargs)
+
+
+tiny = Tiny()
+
+
+def plain(module, inputs):
+    return module.forward
+
+
+def made():
+    return plain
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [("Tiny", "tiny"), ("tiny", "tiny"), ("plain", "plain"), ("made", "plain")],
+)
+def test_a_backend_may_be_in_a_file(tmp_path: Path, backend: str, name: str) -> None:
+    (tmp_path / "own_backends.py").write_text(OWN_BACKENDS)
+    report = run(tmp_path, backend=f"{tmp_path / 'own_backends.py'}:{backend}", compare=False)
+    assert report.backend == name and report.summary.total_graphs == 1
+    assert (report.status == "fail") == (name == "tiny"), "the adapter's own limits hold"
+
+
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "net.py").write_text(MODEL)
@@ -153,7 +237,9 @@ def test_the_commands_from_run_to_clean(
     assert (
         main(["debug", "run", spec, "--backend", "mock", "--alignment", "4", "--no-gradients", "--json"]) == 1
     )
-    facts = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    assert "no multiple of 4" not in printed.err, "the report has it"
+    facts = json.loads(printed.out)
     assert facts["summary"]["graph_breaks"] == 1 and facts["summary"]["constraint_violations"] > 0
     assert main(["debug", "list"]) == 0 and "Net-mock-001" in capsys.readouterr().out
     assert main(["debug", "analyze"]) == 0 and "violation" in capsys.readouterr().out
@@ -172,6 +258,7 @@ def test_the_commands_from_run_to_clean(
     [
         ["debug", "run", "nowhere.py:build"],
         ["debug", "run", "net.py:build", "--backend", "nonsense"],
+        ["debug", "run", "net.py:build", "--backend", "nowhere.py:Tiny"],
         ["debug", "run", "net.py:build", "--dtype", "float33"],
         ["debug", "run", "net.py:build", "--max-memory", "much"],
         ["debug", "run", "net.py:build", "--deny", "aten.konvolution"],

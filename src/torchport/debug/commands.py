@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,11 @@ def debug_spec(
     watch: Watcher = ignore,
     **options: Any,
 ) -> DebugReport:
-    """Loads the model of a SPEC, and debugs it."""
+    """Loads the model of a SPEC, and debugs it.
+
+    Violations are not printed as they are found: the report has all of them. A log that is set up still gets them.
+    """
+    logging.getLogger("torchport.debug").addHandler(logging.NullHandler())
     model, args, kwargs = load_spec(spec)
     chosen = DebugOptions(**options)
     return debug_run(model, args, kwargs, name=name, spec=spec, root=root, options=chosen, watch=watch)
