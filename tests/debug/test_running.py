@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ from torchport.debug import (
     phrases,
     terminal,
 )
+from torchport.debug.constraints import UnsupportedOpsConstraint
 from torchport.debug.constraints.base import CheckedGraph, Violation
 from torchport.debug.folders import REPORT
 from torchport.errors import CaptureError, UsageError
@@ -189,6 +191,25 @@ def test_an_unknown_backend_is_refused_before_a_folder_is_made(tmp_path: Path) -
     assert "inductor" in str(raised.value.fix) and not (tmp_path / "root").exists()
 
 
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("backend", ["mock", "eager", "aot_eager", "mock_accelerator"])
+def test_every_backend_has_its_backward_graph_held_to_constraints(
+    tmp_path: Path, backend: str, strict: bool
+) -> None:
+    rules = [UnsupportedOpsConstraint(denied={"aten.threshold_backward"})]
+    report = run(tmp_path, backend=backend, constraints=rules, gradients=True, strict=strict, compare=False)
+    assert [(one.stage, one.op) for one in report.constraints.violations] == [
+        ("backward", "aten.threshold_backward.default")
+    ]
+    assert [failure.step for failure in report.failures] == ["compile"] * strict
+
+
+@pytest.mark.parametrize("backend", ["mock", "eager"])
+def test_without_gradients_no_backward_graph_is_checked(tmp_path: Path, backend: str) -> None:
+    report = run(tmp_path, backend=backend, compare=False)
+    assert {graph.stage for graph in report.graphs} == {"dynamo", "forward"}
+
+
 OWN_BACKENDS = """
 from torchport.debug.adapters.base import AcceleratorAdapter
 from torchport.debug.adapters.capabilities import AcceleratorCapabilities
@@ -237,9 +258,7 @@ def test_the_commands_from_run_to_clean(
     assert (
         main(["debug", "run", spec, "--backend", "mock", "--alignment", "4", "--no-gradients", "--json"]) == 1
     )
-    printed = capsys.readouterr()
-    assert "no multiple of 4" not in printed.err, "the report has it"
-    facts = json.loads(printed.out)
+    facts = json.loads(capsys.readouterr().out)
     assert facts["summary"]["graph_breaks"] == 1 and facts["summary"]["constraint_violations"] > 0
     assert main(["debug", "list"]) == 0 and "Net-mock-001" in capsys.readouterr().out
     assert main(["debug", "analyze"]) == 0 and "violation" in capsys.readouterr().out
@@ -251,6 +270,17 @@ def test_the_commands_from_run_to_clean(
     assert main(["debug", "clean"]) == 2 and "--yes" in capsys.readouterr().err
     assert main(["debug", "clean", "--yes"]) == 0
     assert not any((tmp_path / "torchport-debug").iterdir())
+
+
+def test_violations_are_printed_once(
+    spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging.getLogger("torchport.debug"), "handlers", [])
+    arguments = ["debug", "run", spec, "--backend", "mock", "--alignment", "4", "--no-gradients"]
+    assert main([*arguments, "--no-compare"]) == 1
+    printed = capsys.readouterr()
+    assert "no multiple of 4" in printed.out and "no multiple of 4" not in printed.err
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ class Checked:
         return self.backend(module, inputs, **given)
 
     def _hold_aten(self, name: str, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
+        # What is compiled here never runs, so the backward graph must not wait for the first backward pass.
         def forward(graph: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
             self.holder.hold(name, "forward", graph)
             return graph.forward
@@ -64,7 +65,7 @@ class Checked:
             return graph.forward
 
         try:
-            compile_ahead(module, inputs, forward=forward, backward=backward)
+            compile_ahead(module, inputs, forward=forward, backward=backward, at_once=True)
         except CompileError:
             raise
         except Exception as error:
