@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from torchport.bench.results import Latency, Results, Row
 from torchport.debug import phrases, terminal
 from torchport.debug.generate import ReportGenerator
 from torchport.debug.report import DebugReport, Failure, KernelDiffSection, Summary
@@ -74,6 +75,32 @@ def test_the_terminal_shows_every_part() -> None:
     assert "not looked at" in shown(passing(), "guards")
 
 
+def test_the_summary_names_breaks_and_where_more_is_said() -> None:
+    text = shown(failing(folder="elsewhere/run-001"), "summary")
+    assert f"{LINE}  print(x)  (call to print)" in text
+    assert "torchport debug analyze elsewhere/run-001 --type guards" in text
+
+
+def test_what_limits_a_verdict_is_in_the_summary() -> None:
+    diff = passing().kernel_diff
+    assert diff is not None
+    notes = (
+        *(f"graph {number} forward: other kernels" for number in range(5)),
+        "2 operations are not compared",
+    )
+    text = shown(
+        passing().model_copy(update={"kernel_diff": diff.model_copy(update={"notes": notes})}), "summary"
+    )
+    assert "2 operations are not compared" in text and "and 3 more on kernels" in text
+
+
+def test_a_first_line_ends_without_a_colon() -> None:
+    stopped = Failure(step="compile", message="1 violation in graph_0:\n  dtype: float64")
+    assert phrases.headline(failing(failures=(stopped,))).startswith(
+        "compile ended early: 1 violation in graph_0; "
+    )
+
+
 def test_several_runs_are_a_list(tmp_path: Path) -> None:
     runs = [written(tmp_path), written(tmp_path, passing())]
     assert [one["status"] for one in json.loads(ReportGenerator(*runs).text("json"))] == ["fail", "pass"]
@@ -94,10 +121,18 @@ def test_the_page_has_the_answer_the_lines_and_the_code(tmp_path: Path) -> None:
 
 
 def test_results_of_benchmarks_are_a_table_on_the_page(tmp_path: Path) -> None:
-    results = tmp_path / "bench.json"
-    results.write_text(json.dumps({"results": [{"model": "bert", "latency_ms": 1.23456, "verdict": None}]}))
-    page = ReportGenerator(written(tmp_path), benchmarks=results).text("html")
-    assert "<td>bert</td>" in page and "1.235" in page
+    row = Row(
+        model="bert",
+        backend="inductor",
+        status="measured",
+        latency=Latency(average=2.0, deviation=0.1, median=1.23456, runs=3),
+        peak_memory_bytes=1234567,
+    )
+    results = Results(created="now", torch="2", device="cpu", threads=1, warmup=0, runs=3, rows=(row,))
+    results.save(tmp_path / "bench.json")
+    page = ReportGenerator(written(tmp_path), benchmarks=tmp_path / "bench.json").text("html")
+    assert "<td>bert</td>" in page and ">1.235</td>" in page and ">1,234,567</td>" in page
+    assert "speedup" not in page
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}"])

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
 from torchport.cli import main
-from torchport.debug import Constraint, DebugOptions, DebugReport, DtypeConstraint, debug_run
+from torchport.debug import (
+    Constraint,
+    DebugOptions,
+    DebugReport,
+    DtypeConstraint,
+    debug_run,
+    phrases,
+    terminal,
+)
+from torchport.debug.constraints import UnsupportedOpsConstraint
+from torchport.debug.constraints.base import CheckedGraph, Violation
 from torchport.debug.folders import REPORT
 from torchport.errors import CaptureError, UsageError
 
@@ -85,6 +98,43 @@ def test_a_strict_run_stops_and_says_so(tmp_path: Path) -> None:
     assert report.summary.constraint_violations > 0
 
 
+class Raises(Constraint):
+    name = "raises"
+
+    def check(self, graph: CheckedGraph) -> Iterator[Violation]:
+        raise ZeroDivisionError("in the constraint")
+
+
+def test_a_constraint_that_cannot_be_checked_is_not_kept_to(tmp_path: Path) -> None:
+    report = run(tmp_path, constraints=[Raises()], compare=False)
+    assert report.status == "fail" and {failure.step for failure in report.failures} == {"check"}
+    assert "in the constraint" in report.failures[0].message
+    text = StringIO()
+    terminal.summary(report, Console(width=200, file=text))
+    assert "none violated" not in text.getvalue()
+
+
+class Counted(nn.Module):
+    def forward(self, x: Tensor) -> int:
+        return x.shape[0]
+
+
+def test_a_comparison_that_could_not_be_made_blames_no_kernel(tmp_path: Path) -> None:
+    report = run(tmp_path, Counted(), backend="aot_eager")
+    assert report.kernel_diff is not None and report.kernel_diff.verdict == "not compared"
+    assert report.summary.kernel_diff_passed is None
+    assert "does not compute what" not in phrases.headline(report)
+
+
+def test_without_what_draws_pictures_kernels_are_compared_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    report = run(tmp_path, backend=wrong_relu)
+    assert report.kernel_diff is not None and report.kernel_diff.verdict == "fail"
+    assert not report.failures and any("vl_convert" in note for note in report.notes)
+
+
 def wrong_relu(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """A backend of which one operation is a little off."""
 
@@ -141,6 +191,60 @@ def test_an_unknown_backend_is_refused_before_a_folder_is_made(tmp_path: Path) -
     assert "inductor" in str(raised.value.fix) and not (tmp_path / "root").exists()
 
 
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("backend", ["mock", "eager", "aot_eager", "mock_accelerator"])
+def test_every_backend_has_its_backward_graph_held_to_constraints(
+    tmp_path: Path, backend: str, strict: bool
+) -> None:
+    rules = [UnsupportedOpsConstraint(denied={"aten.threshold_backward"})]
+    report = run(tmp_path, backend=backend, constraints=rules, gradients=True, strict=strict, compare=False)
+    assert [(one.stage, one.op) for one in report.constraints.violations] == [
+        ("backward", "aten.threshold_backward.default")
+    ]
+    assert [failure.step for failure in report.failures] == ["compile"] * strict
+
+
+@pytest.mark.parametrize("backend", ["mock", "eager"])
+def test_without_gradients_no_backward_graph_is_checked(tmp_path: Path, backend: str) -> None:
+    report = run(tmp_path, backend=backend, compare=False)
+    assert {graph.stage for graph in report.graphs} == {"dynamo", "forward"}
+
+
+OWN_BACKENDS = """
+from torchport.debug.adapters.base import AcceleratorAdapter
+from torchport.debug.adapters.capabilities import AcceleratorCapabilities
+
+
+class Tiny(AcceleratorAdapter):
+    capabilities = AcceleratorCapabilities("tiny", alignment=4)
+
+    def run_node(self, op, args, kwargs):
+        return op(*args, **kwargs)
+
+
+tiny = Tiny()
+
+
+def plain(module, inputs):
+    return module.forward
+
+
+def made():
+    return plain
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [("Tiny", "tiny"), ("tiny", "tiny"), ("plain", "plain"), ("made", "plain")],
+)
+def test_a_backend_may_be_in_a_file(tmp_path: Path, backend: str, name: str) -> None:
+    (tmp_path / "own_backends.py").write_text(OWN_BACKENDS)
+    report = run(tmp_path, backend=f"{tmp_path / 'own_backends.py'}:{backend}", compare=False)
+    assert report.backend == name and report.summary.total_graphs == 1
+    assert (report.status == "fail") == (name == "tiny"), "the adapter's own limits hold"
+
+
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "net.py").write_text(MODEL)
@@ -168,11 +272,23 @@ def test_the_commands_from_run_to_clean(
     assert not any((tmp_path / "torchport-debug").iterdir())
 
 
+def test_violations_are_printed_once(
+    spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging.getLogger("torchport.debug"), "handlers", [])
+    arguments = ["debug", "run", spec, "--backend", "mock", "--alignment", "4", "--no-gradients"]
+    assert main([*arguments, "--no-compare"]) == 1
+    printed = capsys.readouterr()
+    assert "no multiple of 4" in printed.out and "no multiple of 4" not in printed.err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["debug", "run", "nowhere.py:build"],
         ["debug", "run", "net.py:build", "--backend", "nonsense"],
+        ["debug", "run", "net.py:build", "--backend", "nowhere.py:Tiny"],
         ["debug", "run", "net.py:build", "--dtype", "float33"],
         ["debug", "run", "net.py:build", "--max-memory", "much"],
         ["debug", "run", "net.py:build", "--deny", "aten.konvolution"],

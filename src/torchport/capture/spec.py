@@ -40,6 +40,19 @@ def load_spec(spec: str) -> Subject:
 
 def load_callable(spec: str) -> Callable[[], Any]:
     """What a SPEC names: something that can be called without arguments."""
+    found = load_named(spec)
+    if needed := _required(found):
+        raise SpecError(
+            "TP0105",
+            f"{spec} takes {', '.join(needed)}, and a SPEC's callable takes no arguments",
+            where=definition(found),
+            fix=f"name a function that calls {spec.rpartition(':')[2]} and returns (model, args)",
+        )
+    return found
+
+
+def load_named(spec: str) -> Callable[..., Any]:
+    """What a SPEC names: something that can be called, with whatever arguments."""
     module_name, colon, name = spec.rpartition(":")
     if not colon or not module_name or not name.isidentifier():
         raise SpecError(
@@ -154,8 +167,8 @@ def _users_errors(
         ) from error
 
 
-def _callable(module: ModuleType, name: str, spec: str) -> Callable[[], Any]:
-    found: Callable[[], Any] | None = getattr(module, name, None)
+def _callable(module: ModuleType, name: str, spec: str) -> Callable[..., Any]:
+    found: Callable[..., Any] | None = getattr(module, name, None)
     if found is None or not callable(found):
         known = [
             n
@@ -167,13 +180,6 @@ def _callable(module: ModuleType, name: str, spec: str) -> Callable[[], Any]:
             f"{spec}: there is no callable {name!r} in {module.__name__}",
             where=getattr(module, "__file__", None),
             fix=f"callables defined there: {', '.join(sorted(known)) or 'none'}",
-        )
-    if needed := _required(found):
-        raise SpecError(
-            "TP0105",
-            f"{spec} takes {', '.join(needed)}, and a SPEC's callable takes no arguments",
-            where=definition(found),
-            fix=f"name a function that calls {name} and returns (model, args)",
         )
     return found
 

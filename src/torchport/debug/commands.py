@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,11 @@ def debug_spec(
     watch: Watcher = ignore,
     **options: Any,
 ) -> DebugReport:
-    """Loads the model of a SPEC, and debugs it; `constraints` are what `constraints_of` takes."""
+    """Loads the model of a SPEC, and debugs it; `constraints` are what `constraints_of` takes.
+
+    Violations are not printed as they are found: the report has all of them. A log that is set up still gets them.
+    """
+    logging.getLogger("torchport.debug").addHandler(logging.NullHandler())
     given = {option: value for option, value in (constraints or {}).items() if value}
     rules = constraints_of(**given)
     model, args, kwargs = load_spec(spec)

@@ -53,6 +53,6 @@ def _read_benchmarks(path: Path) -> Any:
         raise ReportError(
             "TP0341", f"{path} has no results of benchmarks: {error}", where=str(path)
         ) from error
-    if not isinstance(found, dict) or not isinstance(found.get("results"), list):
+    if not isinstance(found, dict) or not isinstance(found.get("rows"), list):
         raise ReportError("TP0341", f"{path} has no results of benchmarks", where=str(path))
     return found

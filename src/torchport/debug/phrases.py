@@ -21,7 +21,8 @@ def _failed(report: DebugReport) -> str | None:
     if not report.failures:
         return None
     first = report.failures[0]
-    return f"{first.step} ended early: {first.message.splitlines()[0] if first.message else first.message}"
+    message = first.message.partition("\n")[0].rstrip(":")
+    return f"{first.step} ended early: {message}"
 
 
 def _differs(report: DebugReport) -> str | None:

@@ -16,6 +16,8 @@ from torchport.debug.tree import Artifact
 from torchport.errors import ReportError
 from torchport.files import write_atomically
 
+CHECK = "check"
+"""The step that could not hold a graph against a constraint, which is no proof that the graph keeps to it."""
 Status = Literal["pass", "fail", "error"]
 Verdict = Literal["pass", "fail", "no kernel ran", "not compared"]
 

@@ -106,11 +106,13 @@ class _Run:
         session = Session([*self.options.constraints, *backend.constraints], self.tree)
         guards = self._compiled(name, backend.with_session(session, strict=self.options.strict), session)
         diff = self._compared(name, backend.plain) if self.options.compare else None
-        section = None if diff is None else _section(diff, backend.name, self.tree)
+        section = None if diff is None else _section(diff, backend.name, self.tree, self.whole.gradients)
         if not self.failures and all(graph.stage == "outside" for graph in session.graphs):
             self.failures.append(r.Failure(step="compile", message=NO_GRAPH))
         elif diff is not None and diff.stopped not in (None, NO_KERNEL, NO_GRAPH):
             self.failures.append(r.Failure(step="compare", message=str(diff.stopped)))
+        if session.constraints:
+            self.failures += [r.Failure(step=r.CHECK, message=str(fault)) for fault in session.faults]
         violations = session.distinct_violations
         report = r.DebugReport(
             status=self._status(violations, section),
@@ -185,6 +187,7 @@ class _Run:
         return None
 
     def _draws_pictures(self) -> bool:
+        """Whether errors can be drawn; if not, a note says what to install."""
         try:
             must_be_installed("pictures of errors", ("altair", "vl_convert"))
         except UsageError as error:
@@ -242,14 +245,20 @@ def _passed(section: r.KernelDiffSection | None) -> bool | None:
     return None if section is None or section.verdict not in ("pass", "fail") else section.verdict == "pass"
 
 
-def _section(report: Report, backend: str, tree: ArtifactTree) -> r.KernelDiffSection:
+def _verdict(report: Report) -> r.Verdict:
+    """What is known of the kernels. A comparison that ended before anything diverged says nothing of them."""
+    if report.passed:
+        return "pass"
+    if report.stopped in (NO_KERNEL, NO_GRAPH):
+        return "no kernel ran"
+    return "fail" if report.status == "fail" else "not compared"
+
+
+def _section(report: Report, backend: str, tree: ArtifactTree, gradients: bool) -> r.KernelDiffSection:
     culprit = report.first_divergence
-    verdict: r.Verdict = (
-        "pass" if report.passed else "no kernel ran" if report.stopped in (NO_KERNEL, NO_GRAPH) else "fail"
-    )
     folder = tree.path / "reports" / KERNEL_DIFF
     return r.KernelDiffSection(
-        verdict=verdict,
+        verdict=_verdict(report),
         reference="eager",
         backend=backend,
         compared=report.compared,
@@ -261,6 +270,7 @@ def _section(report: Report, backend: str, tree: ArtifactTree) -> r.KernelDiffSe
             source=culprit.source if culprit.operation is None else culprit.operation.source,
             reason=culprit.reason,
         ),
+        gradients=gradients,
         notes=report.notes,
         folder=folder.relative_to(tree.path).as_posix() if folder.is_dir() else None,
     )

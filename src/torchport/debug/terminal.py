@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from torchport.debug import phrases
-from torchport.debug.report import DebugReport
+from torchport.debug.report import CHECK, DebugReport
 
+SHOWN = 3
+"""How many breaks, violations and notes on kernels are listed in short."""
 _STYLES = {"pass": "bold green", "fail": "bold red", "error": "bold red"}
 
 
@@ -29,22 +31,48 @@ def summary(report: DebugReport, console: Console) -> None:
 def _facts(report: DebugReport) -> list[tuple[str, str]]:
     found = [
         ("graphs", f"{phrases.counted(report.summary.total_graphs, 'graph')}, {phrases.breaks(report)}"),
+        *_breaks(report),
         ("kernels", phrases.kernel_diff(report.kernel_diff)),
     ]
     culprit = None if report.kernel_diff is None else report.kernel_diff.culprit
     if culprit is not None and culprit.reason:
         found.append(("why", culprit.reason))
     violations = report.constraints.violations
-    if report.constraints.checked and not violations:
+    is_checked = not any(one.step == CHECK for one in report.failures)
+    if report.constraints.checked and is_checked and not violations:
         found.append(("constraints", f"none violated: {', '.join(report.constraints.checked)}"))
-    found += [("violated", str(violation)) for violation in violations[:3]]
-    if len(violations) > 3:
-        found.append(("", f"and {len(violations) - 3} more: torchport debug analyze --type constraints"))
+    found += [("violated", str(violation)) for violation in violations[:SHOWN]]
+    if len(violations) > SHOWN:
+        found.append(("", f"and {len(violations) - SHOWN} more: {_analyze(report, 'constraints')}"))
     found += [("failed", f"{one.step}: {one.message}") for one in report.failures]
-    found += [("note", note) for note in report.notes]
+    found += [("note", note) for note in (*report.notes, *_notes_on_kernels(report))]
     if report.folder is not None:
         found.append(("folder", report.folder))
     return found
+
+
+def _breaks(report: DebugReport) -> Iterator[tuple[str, str]]:
+    """The first breaks, each with its line and Dynamo's name for the reason, and where more is said of them."""
+    breaks = () if report.guards is None else report.guards.breaks
+    for one in breaks[:SHOWN]:
+        yield "break", f"{one.place}  {one.place.code}  ({one.reason.title})"
+    if breaks:
+        more = f"and {len(breaks) - SHOWN} more; " if len(breaks) > SHOWN else ""
+        yield "", f"{more}what to do: {_analyze(report, 'guards')}"
+
+
+def _notes_on_kernels(report: DebugReport) -> list[str]:
+    """What limits the verdict on the kernels; that the fusion of a graph was changed comes last, and may be cut."""
+    notes = sorted(
+        report.kernel_diff.notes if report.kernel_diff else (), key=lambda one: one.startswith("graph ")
+    )
+    if len(notes) <= SHOWN:
+        return notes
+    return [*notes[:SHOWN], f"and {len(notes) - SHOWN} more on kernels, in the report"]
+
+
+def _analyze(report: DebugReport, part: str) -> str:
+    return f"torchport debug analyze {report.folder or 'RUN'} --type {part}"
 
 
 def constraints(report: DebugReport, console: Console) -> None:

@@ -13,7 +13,8 @@ from torchport.cli.progress import Progress
 def run(
     spec: options.Spec,
     backend: Annotated[
-        str, typer.Option(metavar="NAME", help="A backend of torch.compile, mock, or an adapter.")
+        str,
+        typer.Option(metavar="NAME", help="A backend of torch.compile, mock, an adapter, or file.py:NAME."),
     ] = "inductor",
     root: shared.Root = shared.DEFAULT_ROOT,
     name: Annotated[str | None, typer.Option(help="What the run is called.")] = None,

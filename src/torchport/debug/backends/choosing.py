@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from torchport.capture.spec import load_named
+from torchport.debug.adapters.base import AcceleratorAdapter
 from torchport.debug.backends.holding import Holder
 from torchport.debug.backends.inductor import InductorBackend
 from torchport.debug.backends.mock import aot_mock_backend
@@ -52,6 +55,7 @@ class Checked:
         return self.backend(module, inputs, **given)
 
     def _hold_aten(self, name: str, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
+        # What is compiled here never runs, so the backward graph must not wait for the first backward pass.
         def forward(graph: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
             self.holder.hold(name, "forward", graph)
             return graph.forward
@@ -61,7 +65,7 @@ class Checked:
             return graph.forward
 
         try:
-            compile_ahead(module, inputs, forward=forward, backward=backward)
+            compile_ahead(module, inputs, forward=forward, backward=backward, at_once=True)
         except CompileError:
             raise
         except Exception as error:
@@ -70,14 +74,11 @@ class Checked:
 
 
 def chosen(backend: Backend) -> Chosen:
-    """The backend of a name: one of ours, an adapter, or whatever torch.compile knows; or a function as it is."""
+    """The backend of a name (ours, an adapter, what torch.compile knows), of file.py:NAME, or a function as it is."""
     if not isinstance(backend, str):
-        if not callable(backend):
-            raise UsageError(
-                "TP1020", f"{backend!r} is no backend", fix="give a name, a function or an adapter"
-            )
-        name = getattr(backend, "name", None) or getattr(backend, "__name__", type(backend).__name__)
-        return Chosen(str(name), backend, _own_constraints(backend))
+        return _as_it_is(backend)
+    if ":" in backend:
+        return _as_it_is(_from_file(backend))
     if backend in _MOCK:
         return Chosen(backend, "torchport_mock")
     if backend in _INDUCTOR:
@@ -92,7 +93,32 @@ def chosen(backend: Backend) -> Chosen:
         return Chosen(backend, backend_of_name(backend))
     except Exception as error:
         known = ", ".join(sorted({*names_of_backends(), *adapters, "mock"}))
-        raise UsageError("TP1020", f"there is no backend {backend!r}", fix=f"There are {known}.") from error
+        raise UsageError(
+            "TP1020",
+            f"there is no backend {backend!r}",
+            fix=f"Give file.py:NAME for one of your own. There are {known}.",
+        ) from error
+
+
+def _as_it_is(backend: Any) -> Chosen:
+    if not callable(backend):
+        raise UsageError("TP1020", f"{backend!r} is no backend", fix="give a name, a function or an adapter")
+    name = getattr(backend, "name", None) or getattr(backend, "__name__", type(backend).__name__)
+    return Chosen(str(name), backend, _own_constraints(backend))
+
+
+def _from_file(spec: str) -> Any:
+    """What a SPEC names: an adapter, a function that torch.compile takes, or a class or function that makes either."""
+    named = load_named(spec)
+    return named() if _takes_nothing(named) else named
+
+
+def _takes_nothing(named: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(named).bind()
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(named, AcceleratorAdapter)
 
 
 def _own_constraints(backend: Any) -> Sequence[Constraint]:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 
 from torchport.debug.internals.needs import Need
 
+_AT_ONCE = "force_non_lazy_backward_lowering"
 NEEDS = (
     Need("AOTAutograd", "torch._dynamo.backends.common", "aot_autograd", "the mock backend"),
     Need("boxed functions", "functorch.compile", "make_boxed_func", "the mock backend"),
     Need(
         "restarts", "torch._dynamo.exc", "TensorifyScalarRestartAnalysis", "the mock backend with free sizes"
+    ),
+    Need(
+        "backward graphs at once",
+        "torch._functorch.config",
+        _AT_ONCE,
+        "backward graphs of other backends held against constraints",
     ),
 )
 Run = Callable[..., Any]
@@ -21,16 +29,26 @@ Compile = Callable[[torch.fx.GraphModule, Sequence[Any]], Run]
 
 
 def compile_ahead(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], *, forward: Compile, backward: Compile
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    forward: Compile,
+    backward: Compile,
+    at_once: bool = False,
 ) -> Run:
-    """A graph of Dynamo's as graphs of ATen operations; `backward` is called if gradients are wanted."""
+    """A graph of Dynamo's as graphs of ATen operations.
+
+    `backward` is called if gradients are wanted: when the backward pass runs for the first time, or `at_once`.
+    """
     from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch import config
 
     def boxed(compile: Compile) -> Compile:
         return lambda graph, given: make_boxed_func(compile(graph, given))
 
-    compiled: Run = aot_autograd(fw_compiler=boxed(forward), bw_compiler=boxed(backward))(module, inputs)
+    with config.patch({_AT_ONCE: True}) if at_once else nullcontext():
+        compiled: Run = aot_autograd(fw_compiler=boxed(forward), bw_compiler=boxed(backward))(module, inputs)
     return compiled
 
 

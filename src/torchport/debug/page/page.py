@@ -89,16 +89,24 @@ def _code(report: DebugReport, folder: DebugFolder) -> Any:
 
 
 def _table(benchmarks: dict[str, Any]) -> dict[str, Any]:
-    """The results of benchmarks: a column for each name, numbers to the right."""
-    rows = [row for row in benchmarks["results"] if isinstance(row, dict)]
-    names = list(
-        dict.fromkeys(name for row in rows for name in row if not isinstance(row[name], dict | list))
-    )
+    """The rows of `torchport bench`: a column for each name that any row has a value of, numbers to the right."""
+    rows = [_flat(row) for row in benchmarks["rows"] if isinstance(row, dict)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
     columns = [
-        (name.replace("_", " "), all(_is_number(row.get(name)) for row in rows if row.get(name) is not None))
-        for name in names
+        (name.replace("_", " "), all(_is_number(row[name]) for row in rows if name in row)) for name in names
     ]
     return {"columns": columns, "rows": [[_cell(row.get(name)) for name in names] for row in rows]}
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """What a row has of words and numbers; of a latency, its median."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, dict) and "median" in value:
+            found[f"{name} ms"] = value["median"]
+        elif value is not None and not isinstance(value, dict | list):
+            found[name] = value
+    return found
 
 
 def _is_number(value: object) -> bool:
@@ -108,4 +116,6 @@ def _is_number(value: object) -> bool:
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if _is_number(value) else str(value)
