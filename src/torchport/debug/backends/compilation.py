@@ -15,13 +15,14 @@ import torch
 from torchport.debug import graph_files
 from torchport.debug.backends.holding import Holder
 from torchport.debug.constraints.base import CheckedGraph, Stage
+from torchport.debug.graph_text import NoScript
 from torchport.debug.internals.inductor import (
     compile_like_inductor,
     compile_to_kernels,
     compile_with_traces,
     watch_calls,
 )
-from torchport.debug.repro import InputsOf, NoScript, repro
+from torchport.debug.repro import InputsOf, repro
 from torchport.debug.tree import ArtifactTree
 
 _ROOM = 64 * 2**20
@@ -100,7 +101,7 @@ class Compilation:
                 inputs_file=graph_files.inputs_file(self.name),
             )
         except NoScript as reason:
-            tree.add_problem(f"there is no script for {self.name}: {reason}")
+            tree.add_problem(f"there is no script for {self.name}: {reason.message}")
         else:
             graph_files.write_repro(tree, self.name, script)
 

@@ -1,12 +1,5 @@
 """What scripts do with the graph that they hold, for each kind of failure. Nothing in them needs torchport."""
 
-LOADED = """
-def loaded(module, state, training):
-    module.load_state_dict(state)
-    return module.train(training)
-
-"""
-
 COMPILE = """
 def compiled():
     return torch.compile(Repro(), backend=BACKEND)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torchport.capture.torch_internals import pytree
-from torchport.debug.internals.tries import is_fake
+from torchport.debug.internals.compiling import is_fake
 from torchport.debug.nodes import copy_of
 from torchport.errors import UsageError
 
