@@ -35,9 +35,10 @@ def run(backend=None):
     torch.manual_seed(0)
     graph, given = Graph(), inputs()
     if backend is not None:
-        torch._dynamo.reset()
+        torch.compiler.reset()
         graph = torch.compile(graph, backend=backend)
-    outputs = [one for one in torch.utils._pytree.tree_leaves(graph(*given)) if isinstance(one, torch.Tensor)]
+    made = graph(*given)
+    outputs = [one for one in (made if isinstance(made, (tuple, list)) else [made]) if isinstance(one, torch.Tensor)]
     wanted = [one for one in outputs if one.requires_grad]
     if wanted:
         torch.autograd.backward(wanted, [torch.ones_like(one) for one in wanted])

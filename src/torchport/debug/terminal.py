@@ -12,6 +12,7 @@ from rich.text import Text
 
 from torchport.debug import phrases
 from torchport.debug.report import DebugReport
+from torchport.explain.repro import counted
 
 _STYLES = {"pass": "bold green", "fail": "bold red", "error": "bold red"}
 
@@ -28,7 +29,7 @@ def summary(report: DebugReport, console: Console) -> None:
 
 def _facts(report: DebugReport) -> list[tuple[str, str]]:
     found = [
-        ("graphs", f"{phrases.counted(report.summary.total_graphs, 'graph')}, {phrases.breaks(report)}"),
+        ("graphs", f"{counted(report.summary.total_graphs, 'graph')}, {phrases.breaks(report)}"),
         ("kernels", phrases.kernel_diff(report.kernel_diff)),
     ]
     culprit = None if report.kernel_diff is None else report.kernel_diff.culprit
@@ -50,7 +51,7 @@ def _facts(report: DebugReport) -> list[tuple[str, str]]:
 def constraints(report: DebugReport, console: Console) -> None:
     """Every violation: what, which operation, where."""
     violations = report.constraints.violations
-    console.print(Text(f"{report.model}: {phrases.counted(len(violations), 'violation')}", style="bold"))
+    console.print(Text(f"{report.model}: {counted(len(violations), 'violation')}", style="bold"))
     if report.constraints.checked:
         console.print(Text(f"checked: {', '.join(report.constraints.checked)}"))
     rows = [

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 
 from torchport.debug.internals.needs import Need
+from torchport.debug.internals.observing import aten_backend
 
 NEEDS = (
-    Need("AOTAutograd", "torch._dynamo.backends.common", "aot_autograd", "the mock backend"),
-    Need("boxed functions", "functorch.compile", "make_boxed_func", "the mock backend"),
     Need(
         "restarts", "torch._dynamo.exc", "TensorifyScalarRestartAnalysis", "the mock backend with free sizes"
     ),
@@ -24,13 +23,7 @@ def compile_ahead(
     module: torch.fx.GraphModule, inputs: Sequence[Any], *, forward: Compile, backward: Compile
 ) -> Run:
     """A graph of Dynamo's as graphs of ATen operations; `backward` is called if gradients are wanted."""
-    from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
-    from torch._dynamo.backends.common import aot_autograd
-
-    def boxed(compile: Compile) -> Compile:
-        return lambda graph, given: make_boxed_func(compile(graph, given))
-
-    compiled: Run = aot_autograd(fw_compiler=boxed(forward), bw_compiler=boxed(backward))(module, inputs)
+    compiled: Run = aten_backend(forward, backward)(module, inputs)
     return compiled
 
 

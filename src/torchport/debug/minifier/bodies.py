@@ -86,7 +86,7 @@ def op_of(node):
         return f"torch.Tensor.{{node.target}}"
     if node.op != "call_function":
         return node.op
-    if isinstance(node.target, torch._ops.OpOverload):
+    if isinstance(node.target, type(torch.ops.aten.add.Tensor)):
         return str(node.target)
     home = getattr(node.target, "__module__", "")
     name = f"{{home}}.{{getattr(node.target, '__qualname__', node.target)}}".lstrip("_.")
