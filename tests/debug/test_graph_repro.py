@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from torchport.debug.repro import NoScript, Repro, repro
+from torchport.debug.graph_text import NoScript
+from torchport.debug.repro import Repro, repro
 
 
 def captured(model: Callable[..., Any], *inputs: Any, dynamic: bool = False) -> tuple[Any, Sequence[Any]]:
@@ -66,6 +67,20 @@ def test_saved_inputs_give_the_values_and_gradients_of_the_graph(tmp_path: Path)
     assert len(outputs) == 2 + len(gradients)
     for gradient in gradients:
         assert any(torch.equal(gradient, found) for found in outputs[2:] if found.shape == gradient.shape)
+
+
+def test_a_run_of_the_script_leaves_nothing_for_the_next(tmp_path: Path) -> None:
+    """Gradients that were added up over runs would hide a difference between them."""
+
+    def scaled(x: Tensor, w: Tensor) -> Tensor:
+        return x.mul_(2) @ w
+
+    graph, inputs = captured(scaled, torch.randn(20, 20), torch.randn(20, 20, requires_grad=True))
+    script = repro(graph, inputs, title="graph_0", inputs_of="saved")
+    assert script.inputs is not None and len(script.inputs) == 2
+    run = loaded(script, tmp_path)["run"]
+    for first, second in zip(run(), run(), strict=True):
+        assert torch.equal(first, second)
 
 
 def test_random_inputs_are_of_the_same_kind_and_ids_are_the_same(tmp_path: Path) -> None:
@@ -149,4 +164,5 @@ def test_the_script_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     command = [sys.executable, "-I", str(tmp_path / "graph.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "[4, 2] torch.float32: differs by at most 0" in done.stdout and "torchport" not in script
+    assert "[4, 2] torch.float32: differs by at most 0" in done.stdout and "import torchport" not in script
+    assert "from torchport" not in script

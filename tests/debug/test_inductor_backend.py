@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from torchport.debug.backends.inductor import InductorBackend, backend_for
+from torchport.debug.backends.outside import outside_watched
+from torchport.debug.constraints import ShapeConstraint
 from torchport.debug.constraints.base import CheckedGraph, Constraint, Found
 from torchport.debug.session import Session
 from torchport.debug.tree import ArtifactTree
@@ -101,7 +103,7 @@ def test_a_backward_graph_that_is_never_run_is_neither_compiled_nor_checked(out:
     x, w = operands()
     result = torch.compile(product, backend=backend)(x, w)
     assert stages(backend) == [("graph_0", "dynamo"), ("graph_0", "forward")]
-    with pytest.raises(CompileError, match="TP1010.*aten.mm.default is denied"):
+    with pytest.raises(CompileError, match=r"TP1001.*\n.*aten.mm.default is denied"):
         result.sum().backward()
     assert stages(backend)[-1] == ("graph_0", "backward")
     assert (out / "aot_graphs" / "graph_0_backward.py").is_file()
@@ -114,11 +116,14 @@ def test_a_backward_graph_that_is_never_run_is_neither_compiled_nor_checked(out:
 def test_strict_stops_with_node_line_and_script(out: Path, stage: str, op: str) -> None:
     backend = InductorBackend(constraints=[Denied(op, stage)], artifacts=out)
     x, w = operands()
-    with pytest.raises(Exception, match=f"{op} is denied") as raised:
+    with pytest.raises(CompileError, match=f"{op} is denied") as raised:
         torch.compile(product, backend=backend)(x, w).sum().backward()
     text = str(raised.value)
-    assert "TP1010" in text and Path(__file__).name in text
-    assert str(out / "repros" / "graph_0.py") in text and stages(backend)[-1] == ("graph_0", stage)
+    assert "TP1001" in text and Path(__file__).name in text
+    assert str(out / "repros" / f"graph_0_{stage}_denied.py") in text and stages(backend)[-1] == (
+        "graph_0",
+        stage,
+    )
     (violation, *_) = backend.session.violations
     assert (
         violation.stage == stage
@@ -131,10 +136,15 @@ def test_strict_without_artifacts_writes_its_script_to_a_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(Exception, match="TP1010") as raised:
-        torch.compile(product, backend=InductorBackend(constraints=[Denied("operator.matmul")]))(*operands())
-    (script,) = tmp_path.rglob("graph_0.py")
-    assert str(script) in str(raised.value)
+    backend = InductorBackend(constraints=[Denied("operator.matmul")])
+    assert not list(tmp_path.glob("torchport*"))
+    for number in range(2):
+        torch.compiler.reset()
+        with pytest.raises(CompileError, match="TP1001") as raised:
+            torch.compile(product, backend=backend)(*operands())
+        (script,) = tmp_path.rglob(f"graph_{number}_dynamo_denied.py")
+        assert str(script) in str(raised.value)
+    assert len(list(tmp_path.glob("torchport*"))) == 1, "all scripts are in one folder"
 
 
 def test_not_strict_warns_and_goes_on(warnings_of_debug: pytest.LogCaptureFixture) -> None:
@@ -143,7 +153,8 @@ def test_not_strict_warns_and_goes_on(warnings_of_debug: pytest.LogCaptureFixtur
     torch.compile(product, backend=backend)(x, w).sum().backward()
     torch.testing.assert_close(w.grad, x.detach().T @ torch.ones(4, 8))
     assert len(backend.session.violations) == 3
-    assert sum("denied" in record.message for record in warnings_of_debug.records) == 3
+    (warned,) = [record.message for record in warnings_of_debug.records if "denied" in record.message]
+    assert warned.startswith("graph_0 (forward): denied"), "all three are of one line, which is named once"
 
 
 def test_free_sizes_are_compiled_once_and_a_bad_backward_is_refused_each_time(out: Path) -> None:
@@ -163,9 +174,26 @@ def test_free_sizes_are_compiled_once_and_a_bad_backward_is_refused_each_time(ou
     strict = InductorBackend(constraints=[Denied("aten.mm.default", "backward")])
     refused = torch.compile(halves, backend=strict, dynamic=True)
     for _ in range(2):
-        with pytest.raises(CompileError, match="TP1010"):
+        with pytest.raises(CompileError, match="TP1001"):
             refused(*operands(5)).backward(torch.ones(10, 4))
     assert stages(strict).count(("graph_0", "backward")) == 1
+
+
+def test_a_graph_is_checked_with_each_new_value_of_its_free_sizes() -> None:
+    backend = InductorBackend(constraints=[ShapeConstraint(alignment=4, dims=(0,))])
+    run = torch.compile(lambda x, w: x @ w, backend=backend, dynamic=True)
+    w = torch.randn(8, 8)
+    torch.testing.assert_close(run(torch.ones(12, 8), w), torch.ones(12, 8) @ w)
+    with pytest.raises(CompileError, match=r"TP1001.*graph_0 \(dynamo\).*\n.*13"):
+        run(torch.ones(13, 8), w)
+
+
+def test_what_graphs_run_is_not_outside_of_them() -> None:
+    backend = InductorBackend()
+    x, w = operands()
+    with outside_watched(backend.session):
+        torch.compile(product, backend=backend)(x, w).backward(torch.ones(4, 8))
+    assert not [node.op for node in backend.session.graphs[-1].nodes if "mm" in node.op]
 
 
 def test_two_threads_compile_with_one_backend(out: Path) -> None:
@@ -317,7 +345,7 @@ def test_a_mode_is_taken_as_torch_compile_takes_it() -> None:
 
 
 def test_options_that_there_are_not_are_refused_with_the_next_best() -> None:
-    with pytest.raises(Exception, match="TP1011: there is no option max_autotun"):
+    with pytest.raises(UsageError, match="TP1011: there is no option max_autotun"):
         torch.compile(product, backend="torchport_inductor", options={"max_autotun": True})(*operands())
     for wrong in ({"strict": "yes"}, {"artifacts": 3}, {"constraints": ["mm"]}, {"repro_inputs": "some"}):
         with pytest.raises(UsageError, match="TP1012"):

@@ -6,9 +6,11 @@ COMPILING: dict[str, Explanation] = {
     # Constraints and the mock backend: TP1001 to TP1009
     "TP1001": Explanation(
         "a graph breaks a constraint",
-        "A mock backend in strict mode holds every graph of torch.compile against constraints, such as the operations "
-        "and dtypes that hardware has, and stops at the first graph that breaks one.",
-        "Change the line named, or go on with strict=False or MOCK_STRICT=0, which only logs what breaks a constraint.",
+        "A backend in strict mode holds every graph of torch.compile against constraints, such as the operations and "
+        "dtypes that hardware has, and stops at the first graph that breaks one. The message names the operation, its "
+        "module and line, and the script that shows it without torchport.",
+        "Change the line named, or go on with strict=False (of the mock backend also MOCK_STRICT=0), which only logs "
+        "what breaks a constraint.",
     ),
     "TP1002": Explanation(
         "a setting of the mock backend is wrong",
@@ -48,12 +50,6 @@ COMPILING: dict[str, Explanation] = {
         "See the message for what it takes.",
     ),
     # Inductor and artifacts: TP1010 to TP1019
-    "TP1010": Explanation(
-        "A graph that Inductor was to compile breaks a constraint",
-        "The backend is strict: a graph that breaks a constraint is not compiled. The message names the operation, its "
-        "module and the line in the model, and the script that runs the graph by itself.",
-        "Change the model at that line, or pass strict=False to be warned and go on.",
-    ),
     "TP1011": Explanation(
         "The backend torchport_inductor has no such option",
         "Options are those of torchport_inductor (artifacts, constraints, strict, name, repro_inputs), or settings of "

@@ -19,6 +19,7 @@ from torchport.debug.nodes import GraphNode
 from torchport.debug.repro import Repro
 from torchport.debug.statistics import statistics
 from torchport.debug.tree import ArtifactTree
+from torchport.parity.dtypes import name_of
 
 TRACES = {
     "fx_graph_runnable.py": "script by Inductor that runs the graph",
@@ -76,7 +77,7 @@ def _node(node: GraphNode) -> dict[str, Any]:
         "tensors": [
             {
                 "shape": one.shape,
-                "dtype": str(one.dtype).removeprefix("torch."),
+                "dtype": name_of(one.dtype),
                 "stride": one.stride,
                 "device": one.device,
                 "bytes": one.bytes,

@@ -178,3 +178,10 @@ def line_of(node: torch.fx.Node) -> str | None:
     if own:
         return own[-1]
     return f"{frames[-1][0]}:{frames[-1][1]}" if frames else None
+
+
+def copy_of(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The same graph with nodes of its own; what it holds is shared."""
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    return torch.fx.GraphModule(module, graph)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from torchport.debug.report import DebugReport, KernelDiffSection
+from torchport.explain.repro import counted
 
 WORDS = {"pass": "PASS", "fail": "FAIL", "error": "ERROR"}
 
@@ -60,7 +61,3 @@ def kernel_diff(diff: KernelDiffSection | None) -> str:
 def breaks(report: DebugReport) -> str:
     summary = report.summary
     return f"{counted(summary.graph_breaks, 'break')}, {counted(summary.recompilations, 'recompilation')}"
-
-
-def counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -62,24 +62,6 @@ class Session:
             found = (graph for graph in self.graphs if (graph.name, graph.stage) == (name, stage))
             return next(found, None)
 
-    def add(
-        self,
-        name: str,
-        stage: Stage,
-        module: torch.fx.GraphModule,
-        *,
-        constraints: Sequence[Constraint] | None = None,
-        sizes: Sizes | None = None,
-    ) -> tuple[CheckedGraph, list[Violation]]:
-        """Keeps a graph, and gives it with what in it breaks a constraint.
-
-        A graph that was added before, and now comes with other values of its free sizes, is checked anew and kept once.
-        """
-        rules = self.constraints if constraints is None else constraints
-        graph, _ = self.read(name, stage, module, rules, sizes)
-        found, _ = self.find(graph, rules)
-        return graph, found
-
     def read(
         self,
         name: str,

@@ -9,6 +9,7 @@ from typing import Any
 from torchport.debug.constraints.base import CheckedGraph
 from torchport.debug.kernels import Kernel
 from torchport.debug.nodes import GraphNode
+from torchport.parity.dtypes import name_of
 
 
 def statistics(
@@ -49,7 +50,7 @@ def _by_dtype(nodes: Sequence[GraphNode]) -> dict[str, dict[str, int]]:
     sizes: Counter[str] = Counter()
     for node in nodes:
         for one in node.tensors:
-            name = str(one.dtype).removeprefix("torch.")
+            name = name_of(one.dtype)
             tensors[name] += 1
             sizes[name] += one.bytes
     return {name: {"tensors": tensors[name], "bytes": sizes[name]} for name in _most_first(tensors)}

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from torchport.debug import phrases
 from torchport.debug.report import CHECK, DebugReport
+from torchport.explain.repro import counted
 
 SHOWN = 3
 """How many breaks, violations and notes on kernels are listed in short."""
@@ -30,7 +31,7 @@ def summary(report: DebugReport, console: Console) -> None:
 
 def _facts(report: DebugReport) -> list[tuple[str, str]]:
     found = [
-        ("graphs", f"{phrases.counted(report.summary.total_graphs, 'graph')}, {phrases.breaks(report)}"),
+        ("graphs", f"{counted(report.summary.total_graphs, 'graph')}, {phrases.breaks(report)}"),
         *_breaks(report),
         ("kernels", phrases.kernel_diff(report.kernel_diff)),
     ]
@@ -78,7 +79,7 @@ def _analyze(report: DebugReport, part: str) -> str:
 def constraints(report: DebugReport, console: Console) -> None:
     """Every violation: what, which operation, where."""
     violations = report.constraints.violations
-    console.print(Text(f"{report.model}: {phrases.counted(len(violations), 'violation')}", style="bold"))
+    console.print(Text(f"{report.model}: {counted(len(violations), 'violation')}", style="bold"))
     if report.constraints.checked:
         console.print(Text(f"checked: {', '.join(report.constraints.checked)}"))
     rows = [

@@ -59,7 +59,7 @@ class Minified(BaseModel):
 
 
 def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def hand_over(trial: Trial, case: Case, culprit: Divergence, tries: int) -> Minified:

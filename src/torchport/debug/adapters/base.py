@@ -20,11 +20,9 @@ import torch
 
 from torchport.debug.adapters.capabilities import AcceleratorCapabilities
 from torchport.debug.adapters.graphs import NodeByNode, with_results_checked
-from torchport.debug.backends.free_sizes import FreeSizes
 from torchport.debug.backends.holding import Holder, LogOnce
-from torchport.debug.backends.running import inside_graph
 from torchport.debug.internals import adapting
-from torchport.debug.internals.aot_eager import compile_ahead, is_restart
+from torchport.debug.internals.aot_eager import compile_ahead
 from torchport.debug.internals.stopping import stop_compiling
 from torchport.debug.session import Session
 from torchport.errors import TorchportError, UsageError
@@ -116,17 +114,18 @@ class AcceleratorAdapter:
         holder = Holder(session, session.constraints, strict, log)
         name = session.next_name()
         holder.hold(name, "dynamo", gm)
+        calls = holder.calls(name, "dynamo", gm)
         try:
-            return compile_ahead(
+            compiled = compile_ahead(
                 gm,
                 example_inputs,
                 forward=partial(self._compile_checked, holder, name, "forward"),
                 backward=partial(self._compile_checked, holder, name, "backward"),
             )
         except Exception as error:
-            if is_restart(error):
-                session.forget(name)
+            holder.given_up(name, error)
             raise
+        return calls.run(compiled)
 
     def _compile_checked(
         self,
@@ -138,19 +137,8 @@ class AcceleratorAdapter:
     ) -> Callable[..., Any]:
         """A graph as a function. It is held against the constraints before it is compiled, and with each new set of
         values of its free sizes; a backward graph when it first runs, since it may never do so."""
-        free = FreeSizes(gm)
-        accepted: set[tuple[int, ...]] = set()
-        if stage == "forward":
+        is_checked = stage == "forward"
+        if is_checked:
             holder.hold(name, stage, gm)
-            accepted.add(tuple(free.example.values()))
-        compiled = with_results_checked(gm, self.compile(gm, inputs), self.name)
-
-        def run(*args: Any) -> Any:
-            sizes = free.of_call(args)
-            if tuple(sizes.values()) not in accepted:
-                holder.hold(name, stage, gm, sizes or None)
-                accepted.add(tuple(sizes.values()))
-            with inside_graph():
-                return compiled(*args)
-
-        return run
+        calls = holder.calls(name, stage, gm, checked=is_checked)
+        return calls.run(with_results_checked(gm, self.compile(gm, inputs), self.name))

@@ -17,8 +17,9 @@ from torchport.debug.backends.mock import aot_mock_backend
 from torchport.debug.constraints.base import Constraint
 from torchport.debug.internals.aot_eager import compile_ahead
 from torchport.debug.internals.observing import backend_of_name, names_of_backends
+from torchport.debug.internals.stopping import stop_compiling
 from torchport.debug.session import Session
-from torchport.errors import CompileError, UsageError
+from torchport.errors import TorchportError, UsageError
 
 Backend = str | Callable[..., Any]
 _MOCK, _INDUCTOR = ("mock", "torchport_mock"), ("inductor", "torchport_inductor")
@@ -50,9 +51,13 @@ class Checked:
 
     def __call__(self, module: torch.fx.GraphModule, inputs: Sequence[Any], **given: Any) -> Any:
         name = self.holder.session.next_name()
-        self.holder.hold(name, "dynamo", module)
-        self._hold_aten(name, module, inputs)
-        return self.backend(module, inputs, **given)
+        try:
+            self.holder.hold(name, "dynamo", module)
+            self._hold_aten(name, module, inputs)
+        except TorchportError as error:
+            return stop_compiling(error)
+        calls = self.holder.calls(name, "dynamo", module)
+        return calls.run(self.backend(module, inputs, **given))
 
     def _hold_aten(self, name: str, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
         # What is compiled here never runs, so the backward graph must not wait for the first backward pass.
@@ -66,11 +71,8 @@ class Checked:
 
         try:
             compile_ahead(module, inputs, forward=forward, backward=backward, at_once=True)
-        except CompileError:
-            raise
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            self.holder.failed(CompileError("TP1007", f"AOTAutograd failed on {name}: {said}"))
+            self.holder.aot_failed(name, error)
 
 
 def chosen(backend: Backend) -> Chosen:

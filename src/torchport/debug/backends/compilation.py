@@ -4,56 +4,77 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from torchport.debug import graph_files
-from torchport.debug.backends.verdict import judge
-from torchport.debug.constraints.base import CheckedGraph, Stage, Violation
-from torchport.debug.internals.inductor import compile_to_kernels, compile_with_traces
-from torchport.debug.repro import InputsOf, NoScript, Repro, repro
-from torchport.debug.session import Session
+from torchport.debug.backends.holding import Holder
+from torchport.debug.constraints.base import CheckedGraph, Stage
+from torchport.debug.graph_text import NoScript
+from torchport.debug.internals.inductor import (
+    compile_like_inductor,
+    compile_to_kernels,
+    compile_with_traces,
+    watch_calls,
+)
+from torchport.debug.repro import InputsOf, repro
 from torchport.debug.tree import ArtifactTree
 
 _ROOM = 64 * 2**20
 """The free bytes that a disk must have for Inductor to write its traces there: it dies if one cannot be written."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    strict: bool = True
-    repro_inputs: InputsOf = "random"
-
-
 @dataclass
 class Compilation:
-    """What is known of one graph of Dynamo's. Its backward may be compiled later, and by another thread."""
+    """One graph of Dynamo's. Its backward may be compiled later, and by another thread."""
 
-    session: Session
-    settings: Settings
+    holder: Holder
+    repro_inputs: InputsOf
     name: str = ""
-    script: Repro | None = None
-    """The script that runs the graph by itself, made before Inductor changes the graph."""
-    checked: dict[Stage, tuple[CheckedGraph, list[Violation]]] = field(default_factory=dict)
 
-    def begin(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
-        """Keeps and checks the graph that Dynamo made."""
-        self.name = self.session.next_name()
-        if self.session.tree is not None or self.session.constraints:
-            self._write_script(module, inputs)
-        self._check("dynamo", module)
+    def compile(
+        self, module: torch.fx.GraphModule, inputs: Sequence[Any], settings: Mapping[str, Any]
+    ) -> Callable[..., Any]:
+        """Keeps and checks the graph that Dynamo made, and compiles it with these settings of Inductor's."""
+        self.name = self.holder.session.next_name()
+        self._write_script(module, inputs)
+        self.holder.hold(self.name, "dynamo", module)
+        calls = self.holder.calls(self.name, "dynamo", module)
+        try:
+            return calls.run(compile_like_inductor(module, inputs, self._compile_graph, settings))
+        except Exception as error:
+            self.holder.given_up(self.name, error)
+            raise
 
-    def compile_graph(
+    def _compile_graph(
         self, module: torch.fx.GraphModule, inputs: Sequence[Any], *args: Any, **settings: Any
     ) -> Any:
-        """What Inductor calls with the forward and the backward graph: keeps and checks it, then compiles it."""
-        graph = self._check("backward" if settings.get("is_backward") else "forward", module)
-        tree = self.session.tree
+        """What Inductor calls with the forward and the backward graph: keeps and checks it, then compiles it.
+
+        AOTAutograd tries a backward graph with free sizes early, drops what that raises, and comes back with the same
+        graph once it is needed. It is kept once, and refused each time.
+        """
+        stage: Stage = "backward" if settings.get("is_backward") else "forward"
+        graph = self.holder.hold(self.name, stage, module)
+        calls = self.holder.calls(self.name, stage, module)
+        compiled = self._kernels(graph, module, inputs, *args, **settings)
+        watch_calls(compiled, calls.call)
+        return compiled
+
+    def _kernels(
+        self,
+        graph: CheckedGraph,
+        module: torch.fx.GraphModule,
+        inputs: Sequence[Any],
+        *args: Any,
+        **settings: Any,
+    ) -> Any:
+        tree = self.holder.session.tree
         if tree is None:
             return compile_to_kernels(module, inputs, *args, **settings)
         try:
@@ -66,38 +87,23 @@ class Compilation:
             error.add_note(f"What was gathered until then is in {tree.path}")
             raise
 
-    def _check(self, stage: Stage, module: torch.fx.GraphModule) -> CheckedGraph:
-        """Keeps a graph and holds it against the constraints; if strict, a violation is raised.
-
-        AOTAutograd tries a backward graph with free sizes early, drops what that raises, and comes back with the same
-        graph once it is needed. It is kept once, and refused each time.
-        """
-        if stage not in self.checked:
-            self.checked[stage] = self.session.add(self.name, stage, module)
-            if self.session.tree is not None:
-                graph_files.write_graph(
-                    self.session.tree, self.checked[stage][0], module, self.checked[stage][1]
-                )
-        graph, violations = self.checked[stage]
-        judge(violations, self.settings.strict, self.session, self.name, self.script)
-        return graph
-
     def _write_script(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
-        tree = self.session.tree
+        """Writes the script that runs the graph by itself, before Inductor changes the graph."""
+        tree = self.holder.session.tree
+        if tree is None:
+            return
         try:
-            self.script = repro(
+            script = repro(
                 module,
                 inputs,
                 title=f"{self.name}, as torch.compile handed it to its backend.",
-                inputs_of=self.settings.repro_inputs,
+                inputs_of=self.repro_inputs,
                 inputs_file=graph_files.inputs_file(self.name),
             )
         except NoScript as reason:
-            if tree is not None:
-                tree.add_problem(f"there is no script for {self.name}: {reason}")
-            return
-        if tree is not None:
-            graph_files.write_repro(tree, self.name, self.script)
+            tree.add_problem(f"there is no script for {self.name}: {reason.message}")
+        else:
+            graph_files.write_repro(tree, self.name, script)
 
 
 def original_operations(module: torch.fx.GraphModule) -> frozenset[str]:

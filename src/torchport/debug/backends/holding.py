@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from torchport.debug import graph_files
 from torchport.debug.backends.free_sizes import FreeSizes
 from torchport.debug.backends.repro import repro_script
 from torchport.debug.backends.running import inside_graph
-from torchport.debug.constraints.base import Constraint, Stage, Violation, distinct
+from torchport.debug.constraints.base import CheckedGraph, Constraint, Stage, Violation, distinct
 from torchport.debug.facts import Sizes
+from torchport.debug.internals.aot_eager import is_restart
+from torchport.debug.nodes import copy_of
 from torchport.debug.session import Session
-from torchport.errors import CompileError
+from torchport.debug.tree import ArtifactTree
+from torchport.errors import CompileError, TorchportError
 
 logger = logging.getLogger("torchport.debug")
 Run = Callable[..., Any]
 _MOST_NAMED = 5
 """How many violations an error names; all are in the session."""
-_FOLDERS: dict[Stage, str] = {"dynamo": "fx_graphs", "forward": "aot_graphs", "backward": "aot_graphs"}
 
 
 class LogOnce:
@@ -46,17 +53,37 @@ class Holder:
     constraints: Sequence[Constraint]
     strict: bool
     log: LogOnce = field(default_factory=LogOnce)
+    always_repro: bool = False
+    """Whether the script for a violation is written although there is no tree, to a folder for temporary files."""
+    _written: set[tuple[str, Stage]] = field(default_factory=set)
+    _temporary: ArtifactTree | None = None
 
-    def hold(self, name: str, stage: Stage, module: torch.fx.GraphModule, sizes: Sizes | None = None) -> None:
+    def hold(
+        self, name: str, stage: Stage, module: torch.fx.GraphModule, sizes: Sizes | None = None
+    ) -> CheckedGraph:
         """Keeps a graph in the session. What breaks a constraint is logged, or raised if strict."""
         graph, unread = self.session.read(name, stage, module, self.constraints, sizes)
         found, unchecked = self.session.find(graph, self.constraints)
-        if sizes is None:
-            self._write_graph(name, stage, module)
-        for fault in (*unread, *unchecked):
+        if self.session.tree is not None and (name, stage) not in self._written:
+            self._written.add((name, stage))
+            graph_files.write_graph(self.session.tree, graph, module, found)
+        self.judge(found, (*unread, *unchecked), lambda: self._write_repro(found[0], module, sizes))
+        return graph
+
+    def judge(
+        self,
+        found: Sequence[Violation],
+        faults: Sequence[CompileError],
+        repro: Callable[[], Path | None] = lambda: None,
+    ) -> None:
+        """Logs what was found and what could not be checked; if strict, the first of it is raised, with a repro."""
+        for fault in faults:
             self.failed(fault)
-        if found:
-            self._violated(found, module, sizes)
+        if found and self.strict:
+            raise violation_error(found, repro())
+        for one in found:
+            place = "outside of graphs" if one.stage == "outside" else f"{one.graph} ({one.stage})"
+            self.log.warn(one.fact, f"{place}: {one}")
 
     def failed(self, fault: CompileError) -> None:
         """Something could not be checked: that stops a strict backend too."""
@@ -65,68 +92,84 @@ class Holder:
             raise fault
         self.log.warn(str(fault), str(fault))
 
-    def _violated(
-        self, found: Sequence[Violation], module: torch.fx.GraphModule, sizes: Sizes | None
-    ) -> None:
-        if self.strict:
-            raise violation_error(found, self._write_repro(found[0], module, sizes))
-        for violation in found:
-            self.log.warn(violation.fact, f"{violation.graph} ({violation.stage}): {violation}")
+    def given_up(self, name: str, error: Exception) -> None:
+        """A graph could not be compiled. If that only tells Dynamo to make it anew, this one is forgotten."""
+        if is_restart(error):
+            self.session.forget(name)
 
-    def run(
-        self,
-        name: str,
-        stage: Stage,
-        module: torch.fx.GraphModule,
-        *,
-        compiled: Run | None = None,
-        checked: bool = True,
-    ) -> Run:
-        """What runs a graph, or what it was `compiled` to, after a check with each new set of values of its free sizes.
+    def aot_failed(self, name: str, error: Exception) -> None:
+        """AOTAutograd failed on a graph; what it raised is raised again if that is no failure of its own."""
+        self.given_up(name, error)
+        if is_restart(error) or isinstance(error, TorchportError):
+            raise error
+        self.failed(CompileError("TP1007", f"AOTAutograd failed on {name}: {type(error).__name__}: {error}"))
+
+    def run(self, name: str, stage: Stage, module: torch.fx.GraphModule, *, checked: bool = True) -> Run:
+        """What runs a graph as it is; see `calls`."""
+        return self.calls(name, stage, module, checked=checked).run(module.forward)
+
+    def calls(self, name: str, stage: Stage, module: torch.fx.GraphModule, *, checked: bool = True) -> Calls:
+        """The calls of a graph, to be asked for before a backend, which may change the graph, is given it.
 
         If it is not `checked` yet, it is on its first call: a backward graph may be compiled and never be run.
         """
-        work = module.forward if compiled is None else compiled
         free = FreeSizes(module)
-        accepted = (
-            {tuple(free.example.values())} if checked and set(free.example) == set(free.places) else set()
-        )
-
-        def run(*args: Any) -> Any:
-            sizes = free.of_call(args)
-            if tuple(sizes.values()) not in accepted:
-                self.hold(name, stage, module, sizes or None)
-                accepted.add(tuple(sizes.values()))
-            with inside_graph():
-                return work(*args)
-
-        return run
-
-    def _write_graph(self, name: str, stage: Stage, module: torch.fx.GraphModule) -> None:
-        tree = self.session.tree
-        if tree is not None and stage in _FOLDERS:
-            text = module.print_readable(print_output=False)
-            file = f"{name}.py" if stage == "dynamo" else f"{name}_{stage}.py"
-            tree.write(_FOLDERS[stage], file, text, f"{stage} graph", graph=name)
+        is_accepted = checked and set(free.example) == set(free.places)
+        accepted = {tuple(free.example.values())} if is_accepted else set()
+        kept = copy_of(module) if free.places or not checked else module
+        return Calls(partial(self.hold, name, stage, kept), free, accepted)
 
     def _write_repro(
         self, violation: Violation, module: torch.fx.GraphModule, sizes: Sizes | None
-    ) -> str | None:
-        tree = self.session.tree
+    ) -> Path | None:
+        tree = self._tree_of_repros()
         if tree is None:
             return None
         try:
             script = repro_script(module, violation, sizes)
         except Exception as error:
-            tree.problems.append(f"no repro of {violation.graph} could be written: {error}")
-            tree.write_index()
+            tree.add_problem(f"no repro of {violation.graph} could be written: {error}")
             return None
         file = f"{violation.graph}_{violation.stage}_{violation.constraint}.py"
-        path = tree.write("repros", file, script, f"repro of {violation}", graph=violation.graph)
-        return None if path is None else str(path)
+        return tree.write("repros", file, script, f"repro of {violation}", graph=violation.graph)
+
+    def _tree_of_repros(self) -> ArtifactTree | None:
+        """The tree of the session; without one, a temporary one that is made when it is first needed."""
+        if self.session.tree is None and self._temporary is None and self.always_repro:
+            try:
+                self._temporary = ArtifactTree(Path(tempfile.mkdtemp(prefix="torchport-")), "repros")
+            except OSError as error:
+                self.log.warn(str(error), f"no repro could be written: {error}")
+        return self.session.tree or self._temporary
 
 
-def violation_error(found: Sequence[Violation], repro: str | None = None) -> CompileError:
+@dataclass(frozen=True)
+class Calls:
+    """The calls of a compiled graph, which is checked with each new set of values of its free sizes."""
+
+    hold: Callable[[Sizes | None], Any]
+    free: FreeSizes
+    accepted: set[tuple[int, ...]]
+
+    @contextmanager
+    def call(self, args: Sequence[Any]) -> Iterator[None]:
+        """Within, the graph runs with these inputs."""
+        sizes = self.free.of_call(args)
+        if tuple(sizes.values()) not in self.accepted:
+            self.hold(sizes or None)
+            self.accepted.add(tuple(sizes.values()))
+        with inside_graph():
+            yield
+
+    def run(self, compiled: Run) -> Run:
+        def run(*args: Any) -> Any:
+            with self.call(args):
+                return compiled(*args)
+
+        return run
+
+
+def violation_error(found: Sequence[Violation], repro: Path | None = None) -> CompileError:
     """The error for violations in a graph: each with operation, node, module and the user's line."""
     told = distinct(found)
     first = told[0]

@@ -17,13 +17,15 @@ from typing import Any
 
 import torch
 
-from torchport.debug.backends.compilation import Compilation, Settings
+from torchport.debug.backends.compilation import Compilation
+from torchport.debug.backends.holding import Holder
 from torchport.debug.constraints.base import Constraint
-from torchport.debug.internals.inductor import compile_like_inductor, settings_of
+from torchport.debug.internals.inductor import settings_of
+from torchport.debug.internals.stopping import stop_compiling
 from torchport.debug.repro import InputsOf
 from torchport.debug.session import Session
 from torchport.debug.tree import ArtifactTree
-from torchport.errors import UsageError
+from torchport.errors import TorchportError, UsageError
 
 OPTIONS = ("session", "constraints", "strict", "artifacts", "name", "repro_inputs")
 """The options of this backend; all others are Inductor's."""
@@ -52,7 +54,9 @@ class InductorBackend:
         Inductor's, as torch.compile takes them.
         """
         self.session = _session(session, constraints, artifacts, name)
-        self.settings = Settings(strict=_truth("strict", strict), repro_inputs=_inputs_of(repro_inputs))
+        self._repro_inputs = _inputs_of(repro_inputs)
+        rules, is_strict = self.session.constraints, _truth("strict", strict)
+        self._holder = Holder(self.session, rules, is_strict, always_repro=True)
         self._mode, self._options = mode, dict(options or {})
 
     def __call__(
@@ -64,10 +68,11 @@ class InductorBackend:
         options: Mapping[str, Any] | None = None,
     ) -> Callable[..., Any]:
         """What Dynamo calls with each graph. `mode` and `options` are those that torch.compile was given."""
-        inductor = settings_of(mode or self._mode, {**self._options, **(options or {})})
-        compilation = Compilation(self.session, self.settings)
-        compilation.begin(module, example_inputs)
-        return compile_like_inductor(module, example_inputs, compilation.compile_graph, inductor)
+        try:
+            settings = settings_of(mode or self._mode, {**self._options, **(options or {})})
+            return Compilation(self._holder, self._repro_inputs).compile(module, example_inputs, settings)
+        except TorchportError as error:
+            return stop_compiling(error)
 
 
 def torchport_inductor(
@@ -80,7 +85,11 @@ def torchport_inductor(
     """The backend as torch.compile finds it by name. Calls with the same options share a session."""
     given = dict(options or {})
     own = {name: given.pop(name) for name in OPTIONS if name in given}
-    return backend_for(own)(module, example_inputs, mode=mode, options=given)
+    try:
+        backend = backend_for(own)
+    except TorchportError as error:
+        return stop_compiling(error)
+    return backend(module, example_inputs, mode=mode, options=given)
 
 
 _BACKENDS: list[tuple[dict[str, Any], InductorBackend]] = []

@@ -18,12 +18,12 @@ import torch
 
 from torchport.debug.backends.holding import Holder, LogOnce
 from torchport.debug.constraints import Constraint, MemoryConstraint, ShapeConstraint
-from torchport.debug.internals.aot_eager import compile_ahead, is_restart
+from torchport.debug.internals.aot_eager import compile_ahead
 from torchport.debug.internals.stopping import stop_compiling
 from torchport.debug.session import Session
 from torchport.debug.settings import mock_settings
 from torchport.debug.tree import ArtifactTree
-from torchport.errors import CompileError, TorchportError, UsageError
+from torchport.errors import TorchportError, UsageError
 
 Run = Callable[..., Any]
 
@@ -106,14 +106,8 @@ class MockBackend:
         holder.hold(name, "dynamo", module)
         try:
             return self._compile_ahead(module, inputs, holder, name)
-        except TorchportError:
-            raise
         except Exception as error:
-            if is_restart(error):
-                holder.session.forget(name)
-                raise
-            message = f"AOTAutograd failed on {name}: {type(error).__name__}: {error}"
-            holder.failed(CompileError("TP1007", message))
+            holder.aot_failed(name, error)
             return holder.run(name, "dynamo", module)
 
     def _compile_ahead(
@@ -127,8 +121,8 @@ class MockBackend:
             return holder.run(name, "backward", graph, checked=False)
 
         if self.ahead:
-            compiled = compile_ahead(module, inputs, forward=forward, backward=backward)
-            return holder.run(name, "dynamo", module, compiled=compiled)
+            calls = holder.calls(name, "dynamo", module)
+            return calls.run(compile_ahead(module, inputs, forward=forward, backward=backward))
         with torch.no_grad():
             compile_ahead(module, inputs, forward=forward, backward=backward)
         return holder.run(name, "dynamo", module)

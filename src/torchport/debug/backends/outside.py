@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchport.capture.torch_internals import TorchDispatchMode, pytree
 from torchport.debug.backends.call_sites import CallSite
-from torchport.debug.backends.holding import LogOnce, violation_error
+from torchport.debug.backends.holding import Holder
 from torchport.debug.backends.running import is_inside_graph
 from torchport.debug.constraints.base import CheckedGraph, Constraint
 from torchport.debug.facts import facts_of
@@ -40,7 +40,7 @@ def outside_watched(
     line runs again with tensors of the same kind is kept once.
     """
     rules = session.constraints if constraints is None else constraints
-    watching = _Watching(session, rules, strict, name)
+    watching = _Watching(Holder(session, rules, strict), name)
     try:
         with watching:
             yield
@@ -54,10 +54,9 @@ class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Dynamo compiles although this mode is on, which it does not for others."""
         return True
 
-    def __init__(self, session: Session, rules: Sequence[Constraint], strict: bool, name: str) -> None:
+    def __init__(self, holder: Holder, name: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.session, self.rules, self.strict, self.name = session, rules, strict, name
-        self.log = LogOnce()
+        self.holder, self.name = holder, name
         self.nodes: list[GraphNode] = []
         self._known: set[Any] = set()
         self._counts: dict[str, int] = {}
@@ -88,18 +87,8 @@ class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
             known_as=site.known_as(op),
         )
         self.nodes.append(node)
-        self._check(CheckedGraph(self.name, "outside", (node,)))
-
-    def _check(self, graph: CheckedGraph) -> None:
-        found, faults = self.session.find(graph, self.rules)
-        if self.strict and faults:
-            raise faults[0]
-        if self.strict and found:
-            raise violation_error(found)
-        for fault in faults:
-            self.log.warn(str(fault), str(fault))
-        for violation in found:
-            self.log.warn(violation.fact, f"outside of graphs: {violation}")
+        graph = CheckedGraph(self.name, "outside", (node,))
+        self.holder.judge(*self.holder.session.find(graph, self.holder.constraints))
 
     def _name_of(self, op: str) -> str:
         own = op.split(".")[1] if "." in op else op

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import operator
-import re
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,13 +11,12 @@ from torch import Tensor
 
 from torchport.capture.torch_internals import OpOverload
 from torchport.debug.constraints.base import Violation
-from torchport.debug.facts import Sizes, facts_of, number_of
+from torchport.debug.facts import Sizes, facts_of
+from torchport.debug.graph_text import TENSOR, GraphText, Values
 from torchport.debug.nodes import subgraphs_of, tensors_of
 
 _MOST_VALUES = 64
 """Tensors that a graph holds are written out if they are no larger; values do not matter to most constraints."""
-_IMPORTED = ("torch", "device", "inf", "nan", "NoneType", "operator", "_operator", "math")
-"""Names of a graph's code that every script has."""
 
 _HEAD = '''\
 """{title}
@@ -29,26 +25,11 @@ _HEAD = '''\
 Made with torch {version}. Exits with 1 if the node gives the same tensors as it did, and with 0 if not.
 """
 
-from __future__ import annotations
-
-import _operator
-import math
-import operator
 import sys
-from math import inf, nan
 
 import torch
-from torch import device
-
-NoneType = type(None)
-
-
-def tensor(shape, stride, dtype, device):
-    size = 1 + sum((length - 1) * step for length, step in zip(shape, stride)) if 0 not in shape else 0
-    fractions = dtype.is_floating_point or dtype.is_complex
-    values = torch.rand(size, device=device).to(dtype) if fractions else torch.zeros(size, dtype=dtype, device=device)
-    return values.as_strided(shape, stride)
-
+{imports}
+{tensor}
 
 def expect_violation(value):
     values = value if isinstance(value, (tuple, list)) else [value]
@@ -72,23 +53,28 @@ def expect_violation(value: Any) -> None:
 
 
 def repro_script(module: torch.fx.GraphModule, violation: Violation, sizes: Sizes | None = None) -> str:
-    """The text of the script. A ValueError if the graph calls what a script of its own cannot.
+    """The text of the script. NoScript if the graph calls what a script of its own cannot.
 
     `sizes` has the values of free sizes with which the constraint is violated, in place of the example's.
     """
     node = _top_node(module, violation.node)
+    values = Values(_MOST_VALUES, "small", sizes or {})
+    graph = GraphText(values, functions={expect_violation: "expect_violation"})
+    graph.add(_with_check(module, node), "Graph")
     head = _HEAD.format(
         title=f"{violation.constraint}: {violation.message}".replace('"""', "'''").replace("\\", "/"),
         facts="".join(f"{line}\n" for line in _facts(violation)),
         version=torch.__version__,
         message=str(violation),
         node=violation.node,
+        imports="\n".join(sorted(graph.imports)),
+        tensor=TENSOR,
         expected=f"[{', '.join(_expected(one, sizes) for one in tensors_of(node))}]",
     )
-    inputs = ", ".join(_written(_value(one), sizes) for one in module.graph.nodes if one.op == "placeholder")
-    body = "\n\n\n".join(_classes(_with_check(module, node), "Graph"))
+    placeholders = [one for one in module.graph.nodes if one.op == "placeholder"]
+    inputs = ", ".join(values.text(one.name, _value(one)) for one in placeholders)
     grad = "with torch.no_grad():" if violation.stage != "dynamo" else "with torch.enable_grad():"
-    return f"{head}{body}\n\n{_FOOT.format(inputs=inputs, grad=grad)}"
+    return f"{head}{graph.source}\n{_FOOT.format(inputs=inputs, grad=grad)}"
 
 
 def _facts(violation: Violation) -> Iterator[str]:
@@ -102,11 +88,11 @@ def _facts(violation: Violation) -> Iterator[str]:
 def _top_node(module: torch.fx.GraphModule, name: str) -> torch.fx.Node:
     """The node of a graph with a name; of one in a branch, the node that calls the branch."""
     outer, _, inner = name.partition(".")
-    for node in module.graph.nodes:
+    nodes: list[torch.fx.Node] = list(module.graph.nodes)
+    for node in nodes:
         if (inner and outer in subgraphs_of(node, module)) or (not inner and node.name == name):
-            found: torch.fx.Node = node
-            return found
-    raise ValueError(f"the graph has no node {name}")
+            return node
+    raise LookupError(f"the graph has no node {name}")
 
 
 def _expected(tensor: Tensor, sizes: Sizes | None) -> str:
@@ -138,50 +124,5 @@ def _calls(node: torch.fx.Node) -> bool:
     return node.op.startswith("call_") and node.target is not operator.getitem
 
 
-def _classes(module: torch.fx.GraphModule, name: str) -> Iterator[str]:
-    """The source of a class for a graph, after those for the graphs that it holds."""
-    held = _held(module)
-    lines = []
-    for attribute, value in held.items():
-        if isinstance(value, torch.fx.GraphModule):
-            yield from _classes(value, f"{name}_{attribute}")
-            lines.append(f"self.{attribute} = {name}_{attribute}()")
-        elif isinstance(value, Tensor):
-            lines.append(f'self.register_buffer("{attribute}", {_written(value, None)}, persistent=False)')
-        else:
-            raise ValueError(f"the graph holds {attribute}, a {type(value).__name__}")
-    code = copy.deepcopy(module.graph).python_code("self")
-    source = code.src
-    for known, value in code.globals.items():
-        if value is expect_violation:
-            source = source.replace(known, "expect_violation")
-        elif known not in _IMPORTED and re.search(rf"\b{known}\b", source):
-            raise ValueError(f"the graph calls {known}, which a script cannot import from torch")
-    start = textwrap.indent("\n".join(["super().__init__()", *lines]), " " * 8)
-    method = textwrap.indent(source.strip(), " " * 4)
-    yield f"class {name}(torch.nn.Module):\n    def __init__(self):\n{start}\n\n{method}"
-
-
-def _held(module: torch.fx.GraphModule) -> Mapping[str, Any]:
-    names = dict.fromkeys(
-        str(node.target) for node in module.graph.nodes if node.op in ("get_attr", "call_module")
-    )
-    return {name: getattr(module, name, None) for name in names}
-
-
 def _value(node: torch.fx.Node) -> Any:
     return node.meta.get("val", node.meta.get("example_value"))
-
-
-def _written(value: Any, sizes: Sizes | None) -> str:
-    """A value as an expression of the script; for tensors, one of the same shape, strides, dtype and device."""
-    if isinstance(value, torch.SymInt):
-        return str(number_of(value, sizes or {}))
-    if not isinstance(value, Tensor):
-        return repr(value)
-    facts = facts_of(value, sizes)
-    if type(value) is Tensor and value.numel() <= _MOST_VALUES and facts.device == "cpu":
-        return (
-            f"torch.tensor({value.tolist()}, dtype={facts.dtype}).as_strided({facts.shape}, {facts.stride})"
-        )
-    return f"tensor({facts.shape}, {facts.stride}, {facts.dtype}, {facts.device!r})"

@@ -9,6 +9,7 @@ import torch
 
 from torchport.debug.constraints.base import CheckedGraph, Constraint, Found
 from torchport.errors import UsageError
+from torchport.parity.dtypes import name_of
 
 _KNOWN = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
 
@@ -30,10 +31,10 @@ class DtypeConstraint(Constraint):
         for node in graph.nodes:
             for dtype in dict.fromkeys(tensor.dtype for tensor in node.tensors):
                 if dtype not in self.allowed:
-                    yield self.violated_by(node, f"{_name(dtype)} is not among {self._allowed_names()}")
+                    yield self.violated_by(node, f"{name_of(dtype)} is not among {self._allowed_names()}")
 
     def _allowed_names(self) -> str:
-        return ", ".join(sorted(_name(dtype) for dtype in self.allowed))
+        return ", ".join(sorted(name_of(dtype) for dtype in self.allowed))
 
 
 def dtype_of(given: str | torch.dtype) -> torch.dtype:
@@ -45,7 +46,3 @@ def dtype_of(given: str | torch.dtype) -> torch.dtype:
         fix = f"Did you mean {close[0]}?" if close else None
         raise UsageError("TP1005", f"torch has no dtype {given!r}", fix=fix)
     return known
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchport.debug.guards.model import Compilation, FailedGuard, GraphBreak, Guard, GuardReport, Place
+from torchport.explain.repro import counted
 
 WIDTH = 110
 
@@ -28,17 +29,17 @@ def render(report: GuardReport, guards: bool = False) -> str:
 def headline(report: GuardReport) -> str:
     """All counts in one line."""
     counts = [
-        _count(len(report.graphs), "graph"),
-        _count(len(report.breaks), "graph break"),
-        _count(len(report.recompilations), "recompilation"),
+        counted(len(report.graphs), "graph"),
+        counted(len(report.breaks), "graph break"),
+        counted(len(report.recompilations), "recompilation"),
     ]
     if report.limits:
         counts.append(f"the recompile limit reached {_times(len(report.limits))}")
     if report.skipped:
-        counts.append(_count(len(report.skipped), "function") + " skipped")
+        counts.append(counted(len(report.skipped), "function") + " skipped")
     if report.failures:
-        counts.append(_count(len(report.failures), "failure"))
-    calls = f" in {_count(report.calls, 'call')}" if report.calls else ""
+        counts.append(counted(len(report.failures), "failure"))
+    calls = f" in {counted(report.calls, 'call')}" if report.calls else ""
     return f"{report.subject}{calls}: {', '.join(counts)}; compiled for {report.compile_seconds:.2f} s"
 
 
@@ -60,10 +61,10 @@ def _facts(one: Compilation) -> Iterator[str]:
     if not one.has_graph:
         yield "no operations"
     elif one.operations is not None:
-        yield _count(one.operations, "operation")
+        yield counted(one.operations, "operation")
     if one.lines:
         yield _lines(one.lines)
-    yield _count(len(one.guards), "guard")
+    yield counted(len(one.guards), "guard")
     if one.seconds is not None:
         yield f"{one.seconds:.2f} s"
     if one.call is not None:
@@ -187,10 +188,6 @@ def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(
         text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _times(number: int) -> str:

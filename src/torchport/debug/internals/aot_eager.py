@@ -9,11 +9,10 @@ from typing import Any
 import torch
 
 from torchport.debug.internals.needs import Need
+from torchport.debug.internals.observing import aten_backend
 
 _AT_ONCE = "force_non_lazy_backward_lowering"
 NEEDS = (
-    Need("AOTAutograd", "torch._dynamo.backends.common", "aot_autograd", "the mock backend"),
-    Need("boxed functions", "functorch.compile", "make_boxed_func", "the mock backend"),
     Need(
         "restarts", "torch._dynamo.exc", "TensorifyScalarRestartAnalysis", "the mock backend with free sizes"
     ),
@@ -40,15 +39,10 @@ def compile_ahead(
 
     `backward` is called if gradients are wanted: when the backward pass runs for the first time, or `at_once`.
     """
-    from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
-    from torch._dynamo.backends.common import aot_autograd
     from torch._functorch import config
 
-    def boxed(compile: Compile) -> Compile:
-        return lambda graph, given: make_boxed_func(compile(graph, given))
-
     with config.patch({_AT_ONCE: True}) if at_once else nullcontext():
-        compiled: Run = aot_autograd(fw_compiler=boxed(forward), bw_compiler=boxed(backward))(module, inputs)
+        compiled: Run = aten_backend(forward, backward)(module, inputs)
     return compiled
 
 

@@ -6,7 +6,7 @@ import difflib
 import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -25,6 +25,9 @@ NEEDS = (
     Need("folder of traces", "torch._inductor.config", "trace.debug_dir", _TRACES),
     Need("Inductor's cache of graphs", "torch._inductor.config", "fx_graph_cache", _TRACES),
     Need("files of Inductor's cache", "torch._inductor.codecache", "get_path", _TRACES),
+    Need(
+        "graphs that Inductor made", "torch._inductor.output_code", "CompiledFxGraph", "checks of free sizes"
+    ),
     Need("log of traces", "torch._inductor.debug", "log", _TRACES),
 )
 Compiled = Callable[..., Any]
@@ -69,6 +72,19 @@ def compile_with_traces(
         compiled = compile_to_kernels(module, inputs, *args, **settings)
     _remove_copy_of_traces(compiled)
     return compiled
+
+
+def watch_calls(compiled: Any, call: Callable[[Sequence[Any]], AbstractContextManager[None]]) -> None:
+    """Each call of a graph that Inductor has compiled is run within what `call` gives for its inputs."""
+    work = getattr(compiled, "current_callable", None)
+    if work is None:
+        return
+
+    def run(inputs: Sequence[Any]) -> Any:
+        with call(inputs):
+            return work(inputs)
+
+    compiled.current_callable = run
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from torchport.debug.internals.needs import Need
 
 _USE = "comparing kernels"
 NEEDS = (
-    Need("AOTAutograd", "torch._dynamo.backends.common", "aot_autograd", _USE),
-    Need("boxed functions", "functorch.compile", "make_boxed_func", _USE),
+    Need("AOTAutograd", "torch._dynamo.backends.common", "aot_autograd", f"backends, {_USE}"),
+    Need("boxed functions", "functorch.compile", "make_boxed_func", f"backends, {_USE}"),
     Need("backends by name", "torch._dynamo.backends.registry", "lookup_backend", _USE),
     Need("settings of Dynamo", "torch._dynamo.config", "patch", _USE),
     Need("Inductor on an ATen graph", "torch._inductor.compile_fx", "compile_fx_inner", _USE),
@@ -28,7 +28,7 @@ RECOMPILATIONS = 64
 """How many graphs Dynamo may make of one function before it leaves that to eager PyTorch."""
 
 
-def aten_backend(forward: Compile, backward: Compile, decompositions: Mapping[Any, Any]) -> Any:
+def aten_backend(forward: Compile, backward: Compile, decompositions: Mapping[Any, Any] | None = None) -> Any:
     """A backend of torch.compile: graphs go through AOTAutograd, and are compiled by `forward` and `backward`."""
     from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
     from torch._dynamo.backends.common import aot_autograd
@@ -40,7 +40,7 @@ def aten_backend(forward: Compile, backward: Compile, decompositions: Mapping[An
         fw_compiler=boxed(forward),
         bw_compiler=boxed(backward),
         inference_compiler=boxed(forward),
-        decompositions=dict(decompositions),
+        decompositions=dict(decompositions or {}),
     )
 
 

@@ -14,7 +14,6 @@ from torchport.debug.internals.needs import Need
 NEEDS = (
     Need("Inductor's settings", "torch._inductor.config", "force_disable_caches", "tries that use no cache"),
     Need("compile threads", "torch._inductor.config", "compile_threads", "tries in a process of their own"),
-    Need("fake tensors", "torch._subclasses", "FakeTensor", "inputs that have no values"),
 )
 
 
@@ -38,10 +37,3 @@ def warm_up_inductor() -> None:
     """Lets Inductor find out about the compiler and the processor here, or every process that is split off would."""
     with nothing_remembered(), suppress(Exception):
         torch.compile(lambda x: x + 1, backend="inductor")(torch.ones(8))
-
-
-def is_fake(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has no values."""
-    from torch._subclasses import FakeTensor
-
-    return tensor.device.type == "meta" or isinstance(tensor, FakeTensor)

@@ -1,12 +1,5 @@
 """What scripts do with the graph that they hold, for each kind of failure. Nothing in them needs torchport."""
 
-LOADED = """
-def loaded(module, state, training):
-    module.load_state_dict(state)
-    return module.train(training)
-
-"""
-
 COMPILE = """
 def compiled():
     return torch.compile(Repro(), backend=BACKEND)
@@ -93,7 +86,7 @@ def op_of(node):
         return f"torch.Tensor.{{node.target}}"
     if node.op != "call_function":
         return node.op
-    if isinstance(node.target, torch._ops.OpOverload):
+    if isinstance(node.target, type(torch.ops.aten.add.Tensor)):
         return str(node.target)
     home = getattr(node.target, "__module__", "")
     name = f"{{home}}.{{getattr(node.target, '__qualname__', node.target)}}".lstrip("_.")

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from torchport.capture.torch_internals import pytree
-from torchport.debug.internals.tries import is_fake
+from torchport.debug.internals.compiling import is_fake
+from torchport.debug.nodes import copy_of
 from torchport.errors import UsageError
 
 
@@ -56,7 +57,7 @@ class GraphCase:
         names = {
             str(node.target) for node in self.module.graph.nodes if node.op in ("get_attr", "call_module")
         }
-        return copy.deepcopy(self.module) if names else _copied(self.module)
+        return copy.deepcopy(self.module) if names else copy_of(self.module)
 
 
 def case_of(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> GraphCase:
@@ -74,7 +75,7 @@ def case_of(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> GraphCase:
 
 def _with_flat_outputs(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """The graph with all that it returns in one tuple, without what is the same on every run."""
-    made = _copied(module)
+    made = copy_of(module)
     (output,) = (node for node in made.graph.nodes if node.op == "output")
     output.args = (tuple(output.all_input_nodes),)
     made.recompile()
@@ -195,9 +196,3 @@ def _real(value: Any, numbers: torch.Generator) -> Any:
     else:
         made.zero_()
     return made.requires_grad_(value.requires_grad)
-
-
-def _copied(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    graph = torch.fx.Graph()
-    graph.output(graph.graph_copy(module.graph, {}))
-    return torch.fx.GraphModule(module, graph)

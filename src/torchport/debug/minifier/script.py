@@ -6,11 +6,11 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchport.debug.graph_text import GraphText, Values, inputs_source
 from torchport.debug.minifier import bodies
 from torchport.debug.minifier.backend_text import ObjectText, text_of
 from torchport.debug.minifier.case import GraphCase
@@ -18,9 +18,8 @@ from torchport.debug.minifier.checks import BackendCheck, Check, ConstraintCheck
 from torchport.debug.minifier.comparing import names_a_dtype
 from torchport.debug.minifier.conditions import condition
 from torchport.debug.minifier.failure import Failure
-from torchport.debug.minifier.module_text import ModuleText, module_text
 from torchport.debug.nodes import full_name, read_nodes
-from torchport.explain.literals import INLINE, plain_text, tensor_text
+from torchport.explain.literals import INLINE
 from torchport.files import write_atomically
 from torchport.trace.writing import write_tensors
 
@@ -42,10 +41,12 @@ class Script:
 
     def write(self, path: Path) -> None:
         """Writes the script, and a file of tensors beside it if they are too many to stand in it."""
-        module = module_text(self.case.module)
+        values = Values(INLINE)
+        graph = GraphText(values, others=True)
+        graph.add(self.case.module, "Repro")
         body, needed = _body(self)
-        text = module_source(module)
-        inputs, tensors = _inputs(self.case, module)
+        inputs = inputs_source(self.case.names, self.case.inputs, values)
+        tensors = values.saved
         file = path.with_suffix(".safetensors")
         if tensors:
             write_tensors(file, tensors, {"format": "pt"})
@@ -54,13 +55,12 @@ class Script:
         lines = [
             f'"""{self._docstring()}"""',
             "",
-            *_imports(bool(tensors), needed, module, self.setup),
+            *_imports(bool(tensors), needed, graph, self.setup),
             f"KIND = {self.failure.kind!r}",
             *([f"BACKEND = {needed.expression}"] if needed and isinstance(self.check, BackendCheck) else []),
             *([f'TENSORS = load_file(Path(__file__).with_suffix("{file.suffix}"))'] if tensors else []),
-            *sorted(module.names),
             inputs,
-            text,
+            graph.source,
             body,
         ]
         write_atomically(path, _tidy("\n".join(lines)))
@@ -88,15 +88,8 @@ class Script:
         return "\n".join(lines)
 
 
-def module_source(module: ModuleText) -> str:
-    has_layers = any("loaded(" in text for text in module.classes)
-    return (bodies.LOADED if has_layers else "") + "\n\n\n".join(module.classes) + "\n"
-
-
-def _imports(
-    has_file: bool, needed: ObjectText | None, module: ModuleText, setup: Sequence[str]
-) -> list[str]:
-    own = [*(needed.imports if needed else ()), *sorted(module.imports), *setup]
+def _imports(has_file: bool, needed: ObjectText | None, graph: GraphText, setup: Sequence[str]) -> list[str]:
+    own = dict.fromkeys([*(needed.imports if needed else ()), *sorted(graph.imports), *setup])
     return [
         "import os",
         "import sys",
@@ -108,52 +101,6 @@ def _imports(
         "",
         *([NEEDED, *own, ""] if own else []),
     ]
-
-
-def _inputs(case: GraphCase, module: ModuleText) -> tuple[str, dict[str, Tensor]]:
-    """The source of `inputs()` and of `attribute(name)`, and the tensors that are not in the source itself."""
-    tensors: dict[str, Tensor] = {}
-    given = [
-        f"        {_value(name, value, tensors)},  # {name}"
-        for name, value in zip(case.names, case.inputs, strict=True)
-    ]
-    held = [
-        f'        "{name}": {_value(f"attribute_{name}", value, tensors)},'
-        for name, value in module.tensors.items()
-    ]
-    lines = ["", "def inputs():", "    return [", *given, "    ]", "", ""]
-    if held:
-        lines += ["def attribute(name):", "    return {", *held, "    }[name]", "", ""]
-    return "\n".join(lines), tensors
-
-
-def _value(name: str, value: Any, tensors: dict[str, Tensor]) -> str:
-    if not isinstance(value, Tensor):
-        return repr(value).replace("inf", 'float("inf")').replace("nan", 'float("nan")')
-    text = plain_text(value) if value.numel() else None
-    if text is None and value.numel() <= INLINE:
-        text = tensor_text(value)
-    if text is None:
-        tensors[name] = value.detach().cpu().contiguous()
-        text = f'TENSORS["{name}"]'
-    if not value.is_contiguous() and value.layout is torch.strided:
-        made = f"torch.empty_strided({tuple(value.shape)}, {value.stride()}, dtype={value.dtype})"
-        is_overlapping = any(
-            size > 1 and not step for size, step in zip(value.shape, value.stride(), strict=True)
-        )
-        text = f"{made}.copy_({text})" if not is_overlapping else _expanded(value, text)
-    if value.device.type != "cpu":
-        text += f'.to("{value.device}")'
-    return f"{text}.requires_grad_()" if value.requires_grad else text
-
-
-def _expanded(value: Tensor, text: str) -> str:
-    """A tensor in which elements share memory along some axes."""
-    once = tuple(slice(0, 1) if not step else slice(None) for step in value.stride())
-    small = value.detach()[once].contiguous()
-    if small.numel() > INLINE:
-        return text
-    return f"({plain_text(small) or tensor_text(small)}).expand({list(value.shape)})"
 
 
 def _body(script: Script) -> tuple[str, ObjectText | None]:
