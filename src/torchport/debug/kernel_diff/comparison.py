@@ -28,10 +28,10 @@ from torchport.debug.kernel_diff.whole_model import ModelRun, WholeModel
 from torchport.debug.kernel_diff.whole_values import (
     WholeRuns,
     add_values,
-    gradient_calls,
+    calls_beside_outputs,
     keyed,
     root_call,
-    surplus_gradients,
+    surplus,
 )
 from torchport.errors import CompileError
 from torchport.events import Steps
@@ -172,8 +172,8 @@ class Comparison:
             with observing.compiling(is_observed=False):
                 return self.whole.run(call)
 
-        compiled = self._attempt(self.name, lambda: run(self.compiled.model))
-        return WholeRuns(run(self.compiled.reference), self.whole.in_float64(), compiled)
+        expected, truth = run(self.compiled.reference), self.whole.in_float64()
+        return WholeRuns(expected, truth, self._attempt(self.name, lambda: run(self.compiled.model)))
 
     def _judgement(self, values: Values, measured: list[MeasuredGraph], runs: WholeRuns) -> Judgement:
         model = self.whole.model
@@ -185,16 +185,16 @@ class Comparison:
             for step in one.plan.steps:
                 call = call_of_step(one.plan, step, _parent(one.plan, step.node.name))
                 types[call.name] = (call.type, call.source, call.parent or self.name)
-        gradients = gradient_calls(model, runs, self.name)
-        for call in gradients:
+        beside = calls_beside_outputs(model, runs, self.name)
+        for call in beside:
             add_call(plan, call)
         plan.calls[self.name] = root_call(model, runs, self.name)
         plan.events.append(("exit", self.name))
-        order += [*(call.name for call in gradients), self.name]
+        order += [*(call.name for call in beside), self.name]
 
         def emulate(arithmetic: Arithmetic, calls: Collection[str]) -> Mapping[str, Tensor]:
             found = {key: v for one in measured for key, v in one.emulated(arithmetic, calls).items()}
-            if {self.name, *(call.name for call in gradients)} & set(calls):
+            if {self.name, *(call.name for call in beside)} & set(calls):
                 found |= keyed(self.whole.emulated(arithmetic), self.name)
             return found
 
@@ -202,7 +202,7 @@ class Comparison:
             return keyed(runs.truth if arithmetic is None else self.whole.emulated(arithmetic), self.name)
 
         is_random = self.compiled.has_random_numbers
-        whole = [self.name, *(call.name for call in gradients), *(one.plan.scope.name for one in measured)]
+        whole = [self.name, *(call.name for call in beside), *(one.plan.scope.name for one in measured)]
 
         def excused(failed: Collection[str]) -> Mapping[str, str]:
             given = failed, self.config.rules, self.arithmetic
@@ -215,7 +215,7 @@ class Comparison:
             emulate=emulate,
             ends=ends,
             types=types,
-            surplus=surplus_gradients(runs, self.name),
+            surplus=surplus(runs, self.name),
             may_differ=whole if is_random else (),
             excused=excused,
         )

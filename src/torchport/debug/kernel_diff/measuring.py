@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torchport.arithmetic.classes import Arithmetic
-from torchport.debug.kernel_diff.candidate import CandidateRun
+from torchport.debug.kernel_diff.candidate import CandidateRun, why_unusable
 from torchport.debug.kernel_diff.computing import Computing, Mode, as_class, as_it_is, in_float64
 from torchport.debug.kernel_diff.planning import GraphPlan, Part, leaving
 from torchport.debug.kernel_diff.reference import ReferenceValues
@@ -191,14 +191,16 @@ class MeasuredGraph:
         if own is None:
             return
         for index, key in enumerate(scope.keys):
-            given = None if outputs is None else outputs[self._places[index]]
             self.values.own_golden[key] = self.values.golden[key] = own[0][index]
-            if isinstance(given, Tensor) and given.shape == own[0][index].shape:
+            if outputs is None:
+                self.values.reasons[key] = "the backend gives another number of outputs"
+                continue
+            given = outputs[self._places[index]]
+            if (why := why_unusable(scope.outputs[index], given)) is None:
                 truth = None if own[1] is None else own[1][index]
                 self.values.put(key, given.detach(), own[0][index], truth, None)
             else:
-                number = "another number of outputs" if outputs is None else _described(given)
-                self.values.reasons[key] = f"the backend gives {number}"
+                self.values.reasons[key] = why
 
     def _outputs(self, mode: Mode) -> list[Any]:
         torch.manual_seed(0)
@@ -275,10 +277,6 @@ def _attempt(compute: Compute, mode: Mode) -> list[Any] | None:
 def _named(keys: Sequence[str], found: list[Any] | None) -> dict[str, Tensor]:
     pairs = zip(keys, found or [None] * len(keys), strict=True)
     return {key: value for key, value in pairs if isinstance(value, Tensor)}
-
-
-def _described(value: Any) -> str:
-    return f"a tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def _said(error: Exception) -> str:
