@@ -167,3 +167,63 @@ def test_the_backward_pass_of_a_model_without_parameters_is_compared() -> None:
     backend = Planted(aten.tanh_backward.default, lambda gradient, result: gradient.clone())
     report = compared(Plain(), torch.randn(32, 8, requires_grad=True), backend, ComparisonConfig())
     assert culprit(report)[0] == "backward graph/tanh_backward"
+
+
+class Dropping(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.drop = nn.Linear(8, 8), nn.Dropout(0.3)
+
+    def forward(self, x: Tensor) -> Any:
+        return torch.tanh(self.drop(self.linear(x)))
+
+
+def test_random_numbers_are_no_excuse_for_a_backend_that_draws_those_of_eager() -> None:
+    report = compared(Dropping(), torch.randn(32, 8), Alone(lambda value: value * 1.5))
+    assert culprit(report)[0] == "forward graph"
+
+
+def by_another_generator(x: Tensor, probability: float, train: bool) -> Any:
+    kept = torch.rand(x.shape, generator=torch.Generator().manual_seed(7)) >= probability
+    return x * kept / (1 - probability), kept
+
+
+def without_scale(x: Tensor, probability: float, train: bool) -> Any:
+    values, kept = aten.native_dropout(x, probability, train)
+    return values * (1 - probability), kept
+
+
+def other_mask(x: Tensor, probability: float, train: bool) -> Any:
+    values, kept = aten.native_dropout(x, probability, train)
+    return values, ~kept
+
+
+def test_a_dropout_may_draw_its_own_numbers() -> None:
+    backend = Planted(aten.native_dropout.default, by_another_generator)
+    report = compared(Dropping(), torch.randn(32, 8), backend, ComparisonConfig())
+    assert report.first_divergence is None
+
+
+@pytest.mark.parametrize("wrong", [without_scale, other_mask])
+def test_what_a_dropout_makes_of_what_it_keeps_is_compared(wrong: Any) -> None:
+    backend = Planted(aten.native_dropout.default, wrong)
+    report = compared(Dropping(), torch.randn(32, 8), backend, ComparisonConfig())
+    assert culprit(report)[0] == "drop/native_dropout"
+
+
+def test_a_model_that_makes_a_tensor_of_numbers_is_captured() -> None:
+    class Constant(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.linear(x) * torch.tensor([2.0])
+
+    assert compared(Constant(), torch.randn(32, 8), Rounding()).status == "pass"
+
+
+def test_a_backend_that_is_wrong_is_not_said_to_run_no_kernel() -> None:
+    backend = Planted(aten.sin.default, lambda x: aten.sin(x) * 1.01)
+    report = compared(Sine(), torch.randn(32, 8), backend)
+    assert culprit(report)[0] == "forward graph/sin" and report.stopped is None

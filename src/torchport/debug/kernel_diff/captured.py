@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from torchport.capture.torch_internals import without_modes
 from torchport.debug.internals import observing
 
 Stage = Literal["forward", "backward"]
@@ -50,7 +51,8 @@ class Capturing:
 
     def _compiler(self, number: int, stage: Stage) -> observing.Compile:
         def compile(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
-            graph = CapturedGraph(number, stage, without_dead_code(copy.deepcopy(module)))
+            with without_modes():
+                graph = CapturedGraph(number, stage, without_dead_code(copy.deepcopy(module)))
 
             def run(*given: Any) -> Any:
                 if graph.runs == 0:

@@ -201,8 +201,9 @@ class Comparison:
         def ends(arithmetic: Arithmetic | None) -> Mapping[str, Tensor]:
             return keyed(runs.truth if arithmetic is None else self.whole.emulated(arithmetic), self.name)
 
-        is_random = self.compiled.has_random_numbers
-        whole = [self.name, *(call.name for call in beside), *(one.plan.scope.name for one in measured)]
+        graphs = [one.plan.scope.name for one in measured if not one.draws_as_eager]
+        is_random = self.compiled.has_random_numbers and (graphs or not runs.drew_as_many)
+        whole = [self.name, *(call.name for call in beside), *graphs]
 
         def excused(failed: Collection[str]) -> Mapping[str, str]:
             given = failed, self.config.rules, self.arithmetic

@@ -15,6 +15,7 @@ from torchport.arithmetic.classes import Arithmetic
 from torchport.debug.kernel_diff.candidate import CandidateRun, why_unusable
 from torchport.debug.kernel_diff.computing import Computing, Mode, as_class, as_it_is, in_float64
 from torchport.debug.kernel_diff.planning import GraphPlan, Part, leaving
+from torchport.debug.kernel_diff.random_draws import draws_as_eager, dropped, is_dropout
 from torchport.debug.kernel_diff.reference import ReferenceValues
 from torchport.debug.kernel_diff.steps import Step, outputs_of
 from torchport.parity.dtypes import name_of
@@ -57,6 +58,8 @@ class MeasuredGraph:
     store: Callable[[], Store]
     reference: ReferenceValues | None = None
     """What another backend than eager PyTorch computes, if that is the reference."""
+    draws_as_eager: bool = True
+    """Whether its random numbers, if there are any, are those that eager PyTorch draws."""
     equal: int = 0
     """How many operations give, bit by bit, what eager PyTorch gives from the same inputs."""
 
@@ -68,6 +71,7 @@ class MeasuredGraph:
     def measure(self) -> None:
         """Puts the values of every operation, every module and the graph itself into `values`."""
         self._compute_chain()
+        self.draws_as_eager = draws_as_eager(self.computing)
         for step in self.plan.steps:
             self._measure_step(step)
         for part in self.plan.parts.values():
@@ -164,7 +168,7 @@ class MeasuredGraph:
     def _measure_step(self, step: Step) -> None:
         name, keys = self.plan.names[step.node.name], self.plan.keys(step)
         if step.left_out is not None:
-            self.values.uncompared[name] = step.left_out
+            self._measure_left_out(step)
             return
         for key, value in zip(keys, step.values, strict=True):
             if value.name in self.run.reasons:
@@ -173,6 +177,16 @@ class MeasuredGraph:
         if own is not None and self._put(name, keys, step.values, own):
             given = (self.run.values[value.name] for value in step.values if value.name in self.run.values)
             self.equal += all(_is_equal(*pair) for pair in zip(given, own[0], strict=False))
+
+    def _measure_left_out(self, step: Step) -> None:
+        """Of an operation that is not compared, a dropout: what it makes of the elements that it keeps."""
+        name, keys = self.plan.names[step.node.name], self.plan.keys(step)
+        is_given = all(value.name in self.run.values for value in step.values)
+        if is_dropout(step) and is_given:
+            own = self._own(name, keys, partial(dropped, self.computing, step), is_of_eager=True)
+            if own is not None and self._put(name, keys, step.values, own):
+                return
+        self.values.uncompared.setdefault(name, step.left_out or "")
 
     def _measure_part(self, part: Part) -> None:
         if not part.outputs:
@@ -214,10 +228,10 @@ class MeasuredGraph:
         return [known.index(node) for node in self.plan.scope.outputs]
 
     def _own(
-        self, name: str, keys: Sequence[str], compute: Compute
+        self, name: str, keys: Sequence[str], compute: Compute, *, is_of_eager: bool = False
     ) -> tuple[list[Tensor], list[Any] | None] | None:
         """What the reference gives, and what eager PyTorch gives in float64; None if there is nothing to give."""
-        known = None if self.reference is None else self.reference.own
+        known = None if self.reference is None or is_of_eager else self.reference.own
         try:
             own = compute(as_it_is) if known is None else [known[key] for key in keys]
         except Exception as error:

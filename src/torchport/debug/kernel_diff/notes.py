@@ -32,7 +32,8 @@ def completed(
 ) -> Report:
     """The report with its notes. It does not pass if the backend failed somewhere, or ran no kernel."""
     stopped = "; ".join(f"{what}: {why}" for what, why in comparison.compiled.failures.items()) or None
-    eager = [one for one in measured if comparison.runs_in_eager(one)]
+    is_wrong = report.first_divergence is not None
+    eager = [] if is_wrong else [one for one in measured if comparison.runs_in_eager(one)]
     found = [*report.notes, *_notes(comparison, measured)]
     if eager and len(eager) == len(measured):
         stopped = "; ".join(filter(None, (NO_KERNEL, stopped)))

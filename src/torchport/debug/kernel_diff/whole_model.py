@@ -17,7 +17,7 @@ from torchport.arithmetic.classes import Arithmetic
 from torchport.arithmetic.emulation import Emulated
 from torchport.candidates import leaves, precision
 from torchport.candidates.losses import Loss, starts_of
-from torchport.capture.random_numbers import random_numbers_kept
+from torchport.capture.random_numbers import global_random_state, random_numbers_kept
 from torchport.capture.state import state_kept
 from torchport.debug.kernel_diff.captured import same_layout
 from torchport.debug.kernel_diff.route import synchronize
@@ -34,6 +34,8 @@ class ModelRun:
     """By the name of a parameter or input."""
     written: dict[str, Tensor] = field(default_factory=dict)
     """By name, the buffers, parameters and inputs that are others after the run."""
+    random_state: list[bytes] = field(default_factory=list)
+    """Where the generators of random numbers are after the run."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class WholeModel:
             if self.gradients:
                 run.gradients = self._gradients(result, inputs)
             synchronize()
+            run.random_state = global_random_state(self.model)
             originals = [tensor for _, tensor in leaves.tensors(given)]
             pairs = zip(originals, inputs, strict=True)
             run.written = before.written({name_of_input(path): (old, new) for old, (path, new) in pairs})

@@ -23,6 +23,11 @@ class WholeRuns:
     truth: ModelRun | None
     compiled: ModelRun | None
 
+    @property
+    def drew_as_many(self) -> bool:
+        """Whether the compiled model drew as many random numbers as the model itself."""
+        return self.compiled is not None and self.compiled.random_state == self.eager.random_state
+
 
 def keyed(run: ModelRun | None, root: str) -> dict[str, Tensor]:
     """The outputs, gradients and written values of a run, by key."""
