@@ -227,3 +227,22 @@ def test_a_backend_that_is_wrong_is_not_said_to_run_no_kernel() -> None:
     backend = Planted(aten.sin.default, lambda x: aten.sin(x) * 1.01)
     report = compared(Sine(), torch.randn(32, 8), backend)
     assert culprit(report)[0] == "forward graph/sin" and report.stopped is None
+
+
+def test_a_backend_cannot_change_what_it_is_held_to() -> None:
+    class Changing(Rounding):
+        def compile(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+            torch.set_float32_matmul_precision("medium")
+            right = super().compile(module, inputs)
+
+            def run(*given: Any) -> Any:
+                torch.set_default_dtype(torch.float64)
+                return right(*given)
+
+            return run
+
+    report = compared(Sine(), torch.randn(32, 8), Changing())
+    assert report.status == "pass", report.first_divergence
+    assert torch.get_default_dtype() == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+    (note,) = [note for note in report.notes if "for all of torch" in note]
+    assert "the default dtype" in note and "the precision of float32 products" in note

@@ -23,6 +23,7 @@ from torchport.debug.kernel_diff.measuring import MeasuredGraph, Values
 from torchport.debug.kernel_diff.planning import GraphPlan, add_call, add_to, call_of_step, plan_graph
 from torchport.debug.kernel_diff.reference import ReferenceValues
 from torchport.debug.kernel_diff.route import Route
+from torchport.debug.kernel_diff.settings_kept import settings_kept
 from torchport.debug.kernel_diff.steps import draws_random_numbers, read_steps
 from torchport.debug.kernel_diff.whole_model import ModelRun, WholeModel
 from torchport.debug.kernel_diff.whole_values import (
@@ -53,6 +54,8 @@ class Compiled:
     reference_pairs: dict[str, CompiledPair] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     """By graph, or by the model, why the backend has nothing for it."""
+    changed_settings: set[str] = field(default_factory=set)
+    """Of torch, by the backend; each was put back."""
     is_stuck: bool = False
     """Whether the backend hangs, so that it is not asked again."""
 
@@ -114,7 +117,8 @@ class Comparison:
             self.compiled.failures.setdefault(what, "the backend hung before")
             return None
         try:
-            return within(self.config.timeout_s, f"{self.route.name} on {what}", work)
+            with settings_kept(self.compiled.changed_settings):
+                return within(self.config.timeout_s, f"{self.route.name} on {what}", work)
         except CompileError as error:
             self.compiled.is_stuck = error.code == "TP1022"
             self.compiled.failures.setdefault(what, notes.said(error))

@@ -54,6 +54,8 @@ def completed(
 def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[str]:
     if comparison.reference is not None:
         yield f"the reference is {comparison.reference.name}, not eager PyTorch"
+    if changed := comparison.compiled.changed_settings:
+        yield f"the backend changes {', '.join(sorted(changed))} for all of torch: put back after each call"
     for one in measured:
         yield from _on_observing(one)
         if one.plan.graph.runs > 1:
