@@ -72,7 +72,7 @@ def run_pair(
         run.reasons = dict.fromkeys((node.name for node in nodes), reason)
         results = []
     for node, result in zip(nodes, results, strict=False):
-        if (why := _why_unusable(node, result)) is None:
+        if (why := why_unusable(node, result)) is None:
             values[node.name] = result.detach()
         else:
             run.reasons[node.name] = why
@@ -96,7 +96,8 @@ def _as_list(found: Any) -> list[Any] | None:
     return list(found) if isinstance(found, tuple | list) else None
 
 
-def _why_unusable(node: torch.fx.Node, result: Any) -> str | None:
+def why_unusable(node: torch.fx.Node, result: Any) -> str | None:
+    """Why what a backend gives for a node cannot be its value, whatever the numbers are; None if it can."""
     expected = node.meta["val"]
     if not isinstance(result, Tensor):
         return f"the backend gives {type(result).__name__} where a tensor was expected"

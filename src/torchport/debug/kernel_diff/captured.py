@@ -10,9 +10,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from torchport.capture.torch_internals import without_modes
 from torchport.debug.internals import observing
 
 Stage = Literal["forward", "backward"]
+ALIGNED = 64
+"""Elements: a view that begins within memory is copied to a place that is as well aligned, and is not the beginning."""
 
 
 @dataclass
@@ -48,7 +51,8 @@ class Capturing:
 
     def _compiler(self, number: int, stage: Stage) -> observing.Compile:
         def compile(module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
-            graph = CapturedGraph(number, stage, without_dead_code(copy.deepcopy(module)))
+            with without_modes():
+                graph = CapturedGraph(number, stage, without_dead_code(copy.deepcopy(module)))
 
             def run(*given: Any) -> Any:
                 if graph.runs == 0:
@@ -77,15 +81,17 @@ def _is_mutable(node: torch.fx.Node) -> bool:
 
 
 def same_layout(value: Any) -> Any:
-    """A copy of a tensor with the same strides; anything else as it is."""
+    """A copy of a tensor with the same strides, not at the beginning of memory if it is not; anything else as it is."""
     if not isinstance(value, Tensor):
         return value
     tensor = value.detach()
     if tensor.numel() == 0 or tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
         return tensor.clone()
-    reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    memory = torch.as_strided(tensor, (reach,), (1,)).clone()
-    return torch.as_strided(memory, tensor.shape, tensor.stride(), 0)
+    start, strides = tensor.storage_offset(), tensor.stride()
+    ahead = min(start, start % ALIGNED + ALIGNED)
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True))
+    memory = torch.as_strided(tensor, (ahead + reach,), (1,), start - ahead).clone()
+    return torch.as_strided(memory, tensor.shape, strides, ahead)
 
 
 def graphs_in_order(graphs: list[CapturedGraph]) -> Iterator[CapturedGraph]:

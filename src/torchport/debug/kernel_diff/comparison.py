@@ -24,15 +24,16 @@ from torchport.debug.kernel_diff.planning import GraphPlan, add_call, add_to, ca
 from torchport.debug.kernel_diff.reference import ReferenceValues
 from torchport.debug.kernel_diff.route import Route
 from torchport.debug.kernel_diff.second_look import SecondLook
+from torchport.debug.kernel_diff.settings_kept import settings_kept
 from torchport.debug.kernel_diff.steps import draws_random_numbers, read_steps
 from torchport.debug.kernel_diff.whole_model import ModelRun, WholeModel
 from torchport.debug.kernel_diff.whole_values import (
     WholeRuns,
     add_values,
-    gradient_calls,
+    calls_beside_outputs,
     keyed,
     root_call,
-    surplus_gradients,
+    surplus,
 )
 from torchport.errors import CompileError
 from torchport.events import Steps
@@ -54,6 +55,8 @@ class Compiled:
     reference_pairs: dict[str, CompiledPair] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     """By graph, or by the model, why the backend has nothing for it."""
+    changed_settings: set[str] = field(default_factory=set)
+    """Of torch, by the backend; each was put back."""
     is_stuck: bool = False
     """Whether the backend hangs, so that it is not asked again."""
 
@@ -115,7 +118,8 @@ class Comparison:
             self.compiled.failures.setdefault(what, "the backend hung before")
             return None
         try:
-            return within(self.config.timeout_s, f"{self.route.name} on {what}", work)
+            with settings_kept(self.compiled.changed_settings):
+                return within(self.config.timeout_s, f"{self.route.name} on {what}", work)
         except CompileError as error:
             self.compiled.is_stuck = error.code == "TP1022"
             self.compiled.failures.setdefault(what, notes.said(error))
@@ -173,8 +177,8 @@ class Comparison:
             with observing.compiling(is_observed=False):
                 return self.whole.run(call)
 
-        compiled = self._attempt(self.name, lambda: run(self.compiled.model))
-        return WholeRuns(run(self.compiled.reference), self.whole.in_float64(), compiled)
+        expected, truth = run(self.compiled.reference), self.whole.in_float64()
+        return WholeRuns(expected, truth, self._attempt(self.name, lambda: run(self.compiled.model)))
 
     def _judgement(self, values: Values, measured: list[MeasuredGraph], runs: WholeRuns) -> Judgement:
         model = self.whole.model
@@ -186,24 +190,25 @@ class Comparison:
             for step in one.plan.steps:
                 call = call_of_step(one.plan, step, _parent(one.plan, step.node.name))
                 types[call.name] = (call.type, call.source, call.parent or self.name)
-        gradients = gradient_calls(model, runs, self.name)
-        for call in gradients:
+        beside = calls_beside_outputs(model, runs, self.name)
+        for call in beside:
             add_call(plan, call)
         plan.calls[self.name] = root_call(model, runs, self.name)
         plan.events.append(("exit", self.name))
-        order += [*(call.name for call in gradients), self.name]
+        order += [*(call.name for call in beside), self.name]
 
         def emulate(arithmetic: Arithmetic, calls: Collection[str]) -> Mapping[str, Tensor]:
             found = {key: v for one in measured for key, v in one.emulated(arithmetic, calls).items()}
-            if {self.name, *(call.name for call in gradients)} & set(calls):
+            if {self.name, *(call.name for call in beside)} & set(calls):
                 found |= keyed(self.whole.emulated(arithmetic), self.name)
             return found
 
         def ends(arithmetic: Arithmetic | None) -> Mapping[str, Tensor]:
             return keyed(runs.truth if arithmetic is None else self.whole.emulated(arithmetic), self.name)
 
-        is_random = self.compiled.has_random_numbers
-        whole = [self.name, *(call.name for call in gradients), *(one.plan.scope.name for one in measured)]
+        graphs = [one.plan.scope.name for one in measured if not one.draws_as_eager]
+        is_random = self.compiled.has_random_numbers and (graphs or not runs.drew_as_many)
+        whole = [self.name, *(call.name for call in beside), *graphs]
 
         def excused(failed: Collection[str]) -> Mapping[str, str]:
             given = self.config.rules, self.arithmetic, self.config.keeps_digits
@@ -217,7 +222,7 @@ class Comparison:
             emulate=emulate,
             ends=ends,
             types=types,
-            surplus=surplus_gradients(runs, self.name),
+            surplus=surplus(runs, self.name),
             may_differ=whole if is_random else (),
             excused=excused,
         )

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchport.arithmetic.classes import FLOAT32, find_arithmetic
+from torchport.candidates import leaves
 from torchport.candidates.stored_tensors import scratch_folder
 from torchport.capture.state import alone
 from torchport.debug.comparing import ComparisonConfig
@@ -45,7 +46,8 @@ class KernelDiffHarness:
         self.tree = tree
         args, kwargs = split_inputs(example_inputs)
         name = model_name or type(model).__name__
-        gradients = self.config.gradients and any(one.requires_grad for one in model.parameters())
+        given = [one for _, one in leaves.tensors((args, dict(kwargs)))]
+        gradients = self.config.gradients and any(one.requires_grad for one in (*model.parameters(), *given))
         whole = WholeModel(model, args, kwargs, gradients, self.config.loss)
         route = route_of(test_backend)
         arithmetic = find_arithmetic(self.config.arithmetic or route.arithmetic or FLOAT32.name)

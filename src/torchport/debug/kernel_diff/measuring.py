@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from torchport.arithmetic.classes import Arithmetic
-from torchport.debug.kernel_diff.candidate import CandidateRun
+from torchport.debug.kernel_diff.candidate import CandidateRun, why_unusable
 from torchport.debug.kernel_diff.computing import Computing, Mode, as_class, as_it_is, in_float64
 from torchport.debug.kernel_diff.planning import GraphPlan, Part
+from torchport.debug.kernel_diff.random_draws import draws_as_eager, dropped, is_dropout
 from torchport.debug.kernel_diff.reference import ReferenceValues
 from torchport.debug.kernel_diff.steps import Step, outputs_of
 from torchport.trace.residual import residual
@@ -54,6 +55,8 @@ class MeasuredGraph:
     store: Callable[[], Store]
     reference: ReferenceValues | None = None
     """What another backend than eager PyTorch computes, if that is the reference."""
+    draws_as_eager: bool = True
+    """Whether its random numbers, if there are any, are those that eager PyTorch draws."""
     equal: int = 0
     """How many operations give, bit by bit, what eager PyTorch gives from the same inputs."""
 
@@ -65,6 +68,7 @@ class MeasuredGraph:
     def measure(self) -> None:
         """Puts the values of every operation, every module and the graph itself into `values`."""
         self._compute_chain()
+        self.draws_as_eager = draws_as_eager(self.computing)
         for step in self.plan.steps:
             self._measure_step(step)
         for part in self.plan.parts.values():
@@ -116,7 +120,7 @@ class MeasuredGraph:
     def _measure_step(self, step: Step) -> None:
         name, keys = self.plan.names[step.node.name], self.plan.keys(step)
         if step.left_out is not None:
-            self.values.uncompared[name] = step.left_out
+            self._measure_left_out(step)
             return
         for key, value in zip(keys, step.values, strict=True):
             if value.name in self.run.reasons:
@@ -125,6 +129,16 @@ class MeasuredGraph:
         if own is not None and self._put(name, keys, step.values, own):
             given = (self.run.values[value.name] for value in step.values if value.name in self.run.values)
             self.equal += all(_is_equal(*pair) for pair in zip(given, own[0], strict=False))
+
+    def _measure_left_out(self, step: Step) -> None:
+        """Of an operation that is not compared, a dropout: what it makes of the elements that it keeps."""
+        name, keys = self.plan.names[step.node.name], self.plan.keys(step)
+        is_given = all(value.name in self.run.values for value in step.values)
+        if is_dropout(step) and is_given:
+            own = self._own(name, keys, partial(dropped, self.computing, step), is_of_eager=True)
+            if own is not None and self._put(name, keys, step.values, own):
+                return
+        self.values.uncompared.setdefault(name, step.left_out or "")
 
     def _measure_part(self, part: Part) -> None:
         if not part.outputs:
@@ -143,14 +157,16 @@ class MeasuredGraph:
         if own is None:
             return
         for index, key in enumerate(scope.keys):
-            given = None if outputs is None else outputs[self._places[index]]
             self.values.own_golden[key] = self.values.golden[key] = own[0][index]
-            if isinstance(given, Tensor) and given.shape == own[0][index].shape:
+            if outputs is None:
+                self.values.reasons[key] = "the backend gives another number of outputs"
+                continue
+            given = outputs[self._places[index]]
+            if (why := why_unusable(scope.outputs[index], given)) is None:
                 truth = None if own[1] is None else own[1][index]
                 self.values.put(key, given.detach(), own[0][index], truth, None)
             else:
-                number = "another number of outputs" if outputs is None else _described(given)
-                self.values.reasons[key] = f"the backend gives {number}"
+                self.values.reasons[key] = why
 
     def _outputs(self, mode: Mode) -> list[Any]:
         torch.manual_seed(0)
@@ -164,10 +180,10 @@ class MeasuredGraph:
         return [known.index(node) for node in self.plan.scope.outputs]
 
     def _own(
-        self, name: str, keys: Sequence[str], compute: Compute
+        self, name: str, keys: Sequence[str], compute: Compute, *, is_of_eager: bool = False
     ) -> tuple[list[Tensor], list[Any] | None] | None:
         """What the reference gives, and what eager PyTorch gives in float64; None if there is nothing to give."""
-        known = None if self.reference is None else self.reference.own
+        known = None if self.reference is None or is_of_eager else self.reference.own
         try:
             own = compute(as_it_is) if known is None else [known[key] for key in keys]
         except Exception as error:
@@ -227,10 +243,6 @@ def attempt(compute: Compute, mode: Mode) -> list[Any] | None:
 def _named(keys: Sequence[str], found: list[Any] | None) -> dict[str, Tensor]:
     pairs = zip(keys, found or [None] * len(keys), strict=True)
     return {key: value for key, value in pairs if isinstance(value, Tensor)}
-
-
-def _described(value: Any) -> str:
-    return f"a tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
 
 
 def _said(error: Exception) -> str:

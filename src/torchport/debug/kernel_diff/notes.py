@@ -33,7 +33,8 @@ def completed(
 ) -> Report:
     """The report with its notes. It does not pass if the backend failed somewhere, or ran no kernel."""
     stopped = "; ".join(f"{what}: {why}" for what, why in comparison.compiled.failures.items()) or None
-    eager = [one for one in measured if comparison.runs_in_eager(one)]
+    is_wrong = report.first_divergence is not None
+    eager = [] if is_wrong else [one for one in measured if comparison.runs_in_eager(one)]
     found = [*report.notes, *_notes(comparison, measured)]
     if eager and len(eager) == len(measured):
         stopped = "; ".join(filter(None, (NO_KERNEL, stopped)))
@@ -54,6 +55,8 @@ def completed(
 def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[str]:
     if comparison.reference is not None:
         yield f"the reference is {comparison.reference.name}, not eager PyTorch"
+    if changed := comparison.compiled.changed_settings:
+        yield f"the backend changes {', '.join(sorted(changed))} for all of torch: put back after each call"
     for one in measured:
         yield from _on_observing(one)
         if one.plan.graph.runs > 1:

@@ -17,9 +17,11 @@ from torchport.arithmetic.classes import Arithmetic
 from torchport.arithmetic.emulation import Emulated
 from torchport.candidates import leaves, precision
 from torchport.candidates.losses import Loss, starts_of
-from torchport.capture.random_numbers import random_numbers_kept
+from torchport.capture.random_numbers import global_random_state, random_numbers_kept
 from torchport.capture.state import state_kept
+from torchport.debug.kernel_diff.captured import same_layout
 from torchport.debug.kernel_diff.route import synchronize
+from torchport.debug.kernel_diff.written import Before
 
 SEED = 0
 
@@ -30,6 +32,10 @@ class ModelRun:
     structure: Any = ()
     gradients: dict[str, Tensor | None] = field(default_factory=dict)
     """By the name of a parameter or input."""
+    written: dict[str, Tensor] = field(default_factory=dict)
+    """By name, the buffers, parameters and inputs that are others after the run."""
+    random_state: list[bytes] = field(default_factory=list)
+    """Where the generators of random numbers are after the run."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +76,29 @@ class WholeModel:
             yield
 
     def _run(self, call: Callable[..., Any], dtype: torch.dtype | None = None) -> ModelRun:
-        args, kwargs = leaves.copied((self.args, dict(self.kwargs)), lambda one: self._input(one, dtype))
-        result = call(*args, **kwargs)
-        found = leaves.tensors(result)
-        run = ModelRun([tensor.detach() for _, tensor in found], leaves.structure(result))
-        if self.gradients:
-            run.gradients = self._gradients(result, leaves.tensors((args, kwargs)))
-        synchronize()
+        given = self.args, dict(self.kwargs)
+        args, kwargs = leaves.copied(given, lambda one: self._input(one, dtype))
+        inputs = leaves.tensors((args, kwargs))
+        before = Before.of(self.model)
+        try:
+            result = call(*args, **kwargs)
+            found = leaves.tensors(result)
+            run = ModelRun([tensor.detach() for _, tensor in found], leaves.structure(result))
+            if self.gradients:
+                run.gradients = self._gradients(result, inputs)
+            synchronize()
+            run.random_state = global_random_state(self.model)
+            originals = [tensor for _, tensor in leaves.tensors(given)]
+            pairs = zip(originals, inputs, strict=True)
+            run.written = before.written({name_of_input(path): (old, new) for old, (path, new) in pairs})
+        finally:
+            before.put_back()
         return run
 
     def _input(self, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
         is_float = tensor.is_floating_point()
-        copied = tensor.detach().clone().to(dtype) if dtype and is_float else tensor.detach().clone()
+        copied: Tensor = same_layout(tensor)
+        copied = copied.to(dtype) if dtype and is_float else copied
         return copied.requires_grad_(self.gradients and (is_float or tensor.is_complex()))
 
     def _gradients(self, result: Any, inputs: list[tuple[leaves.Path, Tensor]]) -> dict[str, Tensor | None]:
