@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from torchport.bench.results import Latency, Results, Row
 from torchport.debug import phrases, terminal
 from torchport.debug.generate import ReportGenerator
-from torchport.debug.report import DebugReport, Failure, KernelDiffSection, Summary
+from torchport.debug.report import ConstraintSection, DebugReport, Failure, KernelDiffSection, Summary
 from torchport.errors import ReportError, UsageError
 
 from .sample import LINE, failing, passing, written
@@ -79,6 +80,33 @@ def test_the_summary_names_breaks_and_where_more_is_said() -> None:
     text = shown(failing(folder="elsewhere/run-001"), "summary")
     assert f"{LINE}  print(x)  (call to print)" in text
     assert "torchport debug analyze elsewhere/run-001 --type guards" in text
+
+
+def test_breaks_come_before_hundreds_of_guards() -> None:
+    guards = shown(failing(), "guards")
+    assert guards.index("call to print") < guards.index("TENSOR_MATCH")
+
+
+def test_the_table_of_violations_says_what_to_do() -> None:
+    report = failing()
+    mended = replace(report.constraints.violations[0], fix="pad the axis")
+    section = report.constraints.model_copy(update={"violations": (mended,)})
+    assert "→ pad the axis" in shown(report.model_copy(update={"constraints": section}), "constraints")
+
+
+def test_a_page_of_several_runs_begins_with_all_answers(tmp_path: Path) -> None:
+    page = ReportGenerator(written(tmp_path), written(tmp_path, passing())).text("html")
+    assert "2 runs: 1 PASS, 1 FAIL" in page and 'href="#run-2"' in page
+    assert page.index("2 runs:") < page.index('id="run-1"')
+    assert "overview-title" not in ReportGenerator(written(tmp_path)).text("html")
+
+
+def test_a_constraint_that_could_not_be_checked_is_not_called_kept() -> None:
+    section = ConstraintSection(checked=("mine",))
+    report = passing().model_copy(update={"constraints": section})
+    assert phrases.kept(report) == "mine"
+    fault = Failure(step="check", message="TP1006: it raised")
+    assert phrases.kept(report.model_copy(update={"failures": (fault,)})) is None
 
 
 def test_what_limits_a_verdict_is_in_the_summary() -> None:

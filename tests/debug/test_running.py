@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from io import StringIO
@@ -29,7 +30,7 @@ from torchport.debug import (
 from torchport.debug.constraints import UnsupportedOpsConstraint
 from torchport.debug.constraints.base import CheckedGraph, Violation
 from torchport.debug.folders import REPORT
-from torchport.errors import CaptureError, UsageError
+from torchport.errors import CaptureError, DiskError, UsageError
 
 MODEL = """
 import torch
@@ -135,6 +136,14 @@ def test_without_what_draws_pictures_kernels_are_compared_all_the_same(
     assert not report.failures and any("vl_convert" in note for note in report.notes)
 
 
+def test_on_the_meta_device_graphs_are_checked_and_nothing_is_compared(tmp_path: Path) -> None:
+    model, inputs = nn.Linear(6, 6, device="meta"), torch.randn(2, 6, device="meta")
+    options = DebugOptions(backend="aot_eager", constraints=[DtypeConstraint(allowed_dtypes={"float32"})])
+    report = debug_run(model, (inputs,), root=tmp_path, options=options)
+    assert report.status == "pass" and report.kernel_diff is None
+    assert any("meta device" in note for note in report.notes)
+
+
 def wrong_relu(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """A backend of which one operation is a little off."""
 
@@ -161,6 +170,8 @@ def test_a_backend_that_raises_leaves_what_was_gathered(tmp_path: Path) -> None:
 
     report = run(tmp_path, backend=refuses)
     assert report.status == "fail" and any("no such hardware" in one.message for one in report.failures)
+    assert report.failures[0].message == "RuntimeError: no such hardware"
+    assert report.failures[0].where is not None and Path(__file__).name in report.failures[0].where
     assert report.summary.total_graphs == 1 and report.folder is not None
     assert (Path(report.folder) / REPORT).exists()
 
@@ -174,6 +185,23 @@ def test_a_backend_that_hangs_is_left_behind(tmp_path: Path) -> None:
 
     report = run(tmp_path, backend=hangs, timeout_s=3.0, compare=False)
     assert report.status == "fail" and "took more than 3 s" in report.failures[0].message
+
+
+def test_what_hangs_while_it_compiles_does_not_hang_the_comparison(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+
+    def hangs(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        goes_on.wait(60)
+        return module.forward
+
+    began = time.monotonic()
+    try:
+        report = run(tmp_path, backend=hangs, timeout_s=2.0)
+        assert time.monotonic() - began < 30
+    finally:
+        goes_on.set()
+    assert report.status == "fail" and [failure.step for failure in report.failures] == ["compile"]
+    assert any("still hangs" in note for note in report.notes)
 
 
 def test_the_model_is_left_as_it_was(tmp_path: Path) -> None:
@@ -320,6 +348,13 @@ def test_a_model_that_eager_cannot_differentiate_is_debugged_forward(tmp_path: P
     report = run(tmp_path, NotDifferentiable(), gradients=True, compare=False)
     assert report.status == "pass" and any("cannot differentiate" in note for note in report.notes)
     assert "backward" not in {graph.stage for graph in report.graphs}
+
+
+def test_a_file_in_the_place_of_the_folder_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "root").write_text("")
+    with pytest.raises(DiskError, match="root") as raised:
+        run(tmp_path / "root")
+    assert "--root" in str(raised.value.fix)
 
 
 def test_a_model_that_fails_by_itself_is_bad_input(tmp_path: Path) -> None:

@@ -45,7 +45,12 @@ def new_tree(root: Path, name: str) -> ArtifactTree:
             number += 1
             continue
         except OSError as error:
-            raise DiskError("TP0330", f"cannot write {path}: {error.strerror}", where=str(path)) from error
+            raise DiskError(
+                "TP0330",
+                f"cannot write {path}: {error.strerror}",
+                where=str(path),
+                fix="Free some space, or choose another folder for runs by --root.",
+            ) from error
         tree = ArtifactTree(path, name)
         tree.write_index()
         return tree

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
-from torchport.debug.report import DebugReport, KernelDiffSection
+from torchport.debug.report import CHECK, DebugReport, KernelDiffSection
 from torchport.explain.repro import counted
 
 WORDS = {"pass": "PASS", "fail": "FAIL", "error": "ERROR"}
@@ -44,6 +45,20 @@ def _violated(report: DebugReport) -> str | None:
         return None
     names = ", ".join(f"{name} {number}" if number > 1 else name for name, number in found.most_common())
     return f"{counted(found.total(), 'violation')} of constraints ({names})"
+
+
+def kept(report: DebugReport) -> str | None:
+    """The constraints that nothing violates; None if there is none, or one could not be checked."""
+    section = report.constraints
+    is_checked = not any(failure.step == CHECK for failure in report.failures)
+    return ", ".join(section.checked) or None if is_checked and not section.violations else None
+
+
+def overview(reports: Sequence[DebugReport]) -> str:
+    """How many of several runs came to what."""
+    found = Counter(report.status for report in reports)
+    counts = ", ".join(f"{found[status]} {WORDS[status]}" for status in WORDS if found[status])
+    return f"{counted(len(reports), 'run')}: {counts}"
 
 
 def kernel_diff(diff: KernelDiffSection | None) -> str:

@@ -36,6 +36,7 @@ from torchport.events import Steps, Watcher, ignore
 from torchport.pages import must_be_installed
 from torchport.runs.report import Report
 
+TOOK_TOO_LONG = "TP1022"
 KERNEL_DIFF = "kernel_diff"
 """The folder, among the reports, of the run with every layer."""
 
@@ -100,12 +101,14 @@ class _Run:
     steps: Steps
     failures: list[r.Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    hangs: bool = False
+    """Whether the backend took more than its time, and goes on in a thread that cannot be ended."""
 
     def report(self, name: str, spec: str | None, given: dict[str, Any]) -> r.DebugReport:
         backend = chosen(self.options.backend)
         session = Session([*self.options.constraints, *backend.constraints], self.tree)
         guards = self._compiled(name, backend.with_session(session, strict=self.options.strict), session)
-        diff = self._compared(name, backend.plain) if self.options.compare else None
+        diff = self._compared(name, backend.plain) if self._can_be_compared() else None
         section = None if diff is None else _section(diff, backend.name, self.tree, self.whole.gradients)
         if not self.failures and all(graph.stage == "outside" for graph in session.graphs):
             self.failures.append(r.Failure(step="compile", message=NO_GRAPH))
@@ -162,7 +165,7 @@ class _Run:
 
                 within(self.options.timeout_s, f"compiling {name}", partial(self.whole.run, called))
             finally:
-                found = watch.report()
+                found = watch.report().model_copy(update={"subject": name})
         return found
 
     def _compared(self, name: str, backend: Any) -> Report | None:
@@ -186,6 +189,21 @@ class _Run:
             return harness.compare(generate_visualizations=pictures, out=out).report
         return None
 
+    def _can_be_compared(self) -> bool:
+        """Whether kernels are compared; a note says why not."""
+        if why := self._why_not_compared():
+            self.notes.append(f"kernels were not compared{why}")
+        return not why
+
+    def _why_not_compared(self) -> str | None:
+        if not self.options.compare:
+            return ", as asked for"
+        if "meta" in _device(self.whole.model):
+            return ": the model is on the meta device, where tensors have no values"
+        if self.hangs:
+            return ": the backend still hangs, and Dynamo compiles nothing else meanwhile"
+        return None
+
     def _draws_pictures(self) -> bool:
         """Whether errors can be drawn; if not, a note says what to install."""
         try:
@@ -200,8 +218,10 @@ class _Run:
         try:
             yield
         except TorchportError as error:
+            self.hangs = self.hangs or error.code == TOOK_TOO_LONG
             self.failures.append(r.Failure(step=step, message=error.message, where=error.where))
-        except Exception as error:
+        except Exception as raised:
+            error = getattr(raised, "inner_exception", raised)  # Dynamo wraps what a backend raises.
             said = f"{type(error).__name__}: {error}"
             self.failures.append(r.Failure(step=step, message=said, where=user_line(error)))
 
@@ -214,8 +234,6 @@ class _Run:
         yield from self.notes
         if self.whole.model.training:
             yield "the model is in training mode, and was compiled so"
-        if not self.options.compare:
-            yield "kernels were not compared, as asked for"
 
     def _written(self, report: r.DebugReport) -> r.DebugReport:
         """Keeps the report in the folder; if the disk refuses, the report says so itself."""

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchport.debug import phrases
-from torchport.debug.report import CHECK, DebugReport
+from torchport.debug.report import DebugReport
 from torchport.explain.repro import counted
 
 SHOWN = 3
@@ -39,9 +39,8 @@ def _facts(report: DebugReport) -> list[tuple[str, str]]:
     if culprit is not None and culprit.reason:
         found.append(("why", culprit.reason))
     violations = report.constraints.violations
-    is_checked = not any(one.step == CHECK for one in report.failures)
-    if report.constraints.checked and is_checked and not violations:
-        found.append(("constraints", f"none violated: {', '.join(report.constraints.checked)}"))
+    if (kept := phrases.kept(report)) is not None:
+        found.append(("constraints", f"none violated: {kept}"))
     found += [("violated", str(violation)) for violation in violations[:SHOWN]]
     if len(violations) > SHOWN:
         found.append(("", f"and {len(violations) - SHOWN} more: {_analyze(report, 'constraints')}"))
@@ -83,7 +82,14 @@ def constraints(report: DebugReport, console: Console) -> None:
     if report.constraints.checked:
         console.print(Text(f"checked: {', '.join(report.constraints.checked)}"))
     rows = [
-        (one.constraint, one.message, one.op, one.module, one.source or "", f"{one.graph} {one.stage}")
+        (
+            one.constraint,
+            f"{one.message}\n→ {one.fix}" if one.fix else one.message,
+            one.op,
+            one.module,
+            one.source or "",
+            f"{one.graph} {one.stage}",
+        )
         for one in violations
     ]
     _table(("Constraint", "What", "Operation", "Module", "Line", "Graph"), rows, console)
@@ -95,8 +101,16 @@ def guards(report: DebugReport, console: Console) -> None:
     """Graphs, breaks and recompilations with their reasons, then the guards of each graph."""
     if report.guards is None:
         console.print(Text("Guards were not looked at in this run."))
-    else:
-        console.print(Text(report.guards.summary(guards=True)))
+        return
+    console.print(Text(report.guards.summary()))
+    for graph in report.guards.compilations:
+        if graph.guards:
+            console.print(Text(f"guards of {graph.compile_id}, {graph.name}", style="bold"))
+        for guard in graph.guards:
+            at = f"  ({guard.cause})" if guard.cause else ""
+            console.print(Text(f"  {guard.kind} {guard.source}{at}".rstrip()))
+            for condition in guard.code:
+                console.print(Padding(Text(condition, style="dim"), (0, 0, 0, 6)))
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:

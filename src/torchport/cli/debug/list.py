@@ -23,8 +23,9 @@ def list_runs(root: shared.Root = shared.DEFAULT_ROOT, as_json: options.Json = F
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column in ("Run", "Status", "Made", "Size", "What came of it"):
-        table.add_column(column, overflow="fold")
+    for column in ("Run", "Status", "Made", "Size"):
+        table.add_column(column, no_wrap=True, overflow="fold")
+    table.add_column("What came of it", overflow="fold")
 
     def row(one: Listed) -> list[Text]:
         return [Text(text) for text in (one.path, one.status, one.created, readable(one.bytes), one.headline)]
