@@ -137,6 +137,9 @@ def test_tensors_that_the_graph_holds_are_saved(tmp_path: Path) -> None:
     model, x = Holding(), torch.randn(2, 3)
     script = repro(torch.fx.symbolic_trace(model), [x], title="graph_0", inputs_of="saved")
     torch.testing.assert_close(loaded(script, tmp_path)["run"]()[0], model(x).detach())
+    script = repro(torch.fx.symbolic_trace(model), [x], title="graph_0", inputs_of="random")
+    graph = loaded(script, tmp_path)["Graph"]()
+    torch.testing.assert_close(graph(x), model(x))
 
 
 def test_what_cannot_stand_alone_is_refused_with_the_reason() -> None:

@@ -82,7 +82,7 @@ class Values:
         if value.layout is not torch.strided or value.is_quantized:
             refuse(f"its tensor {name} is neither dense nor of plain numbers")
         facts = facts_of(value, self.sizes)
-        is_inline = not is_fake(value) and value.numel() <= self.inline
+        is_inline = _reach(facts) <= self.inline
         if not self._is_kept(value, is_inline):
             return f"tensor({facts.shape}, {facts.stride}, {facts.dtype}, {facts.device!r})"
         with real_tensors():
@@ -117,10 +117,14 @@ def _is_float8(tensor: Tensor) -> bool:
 
 def _memory(value: Tensor, facts: TensorFacts) -> Tensor:
     """The memory of a tensor, from its first element to its last."""
-    reach = (
-        1 + sum((size - 1) * step for size, step in zip(facts.shape, facts.stride)) if value.numel() else 0
-    )
-    return value.detach().as_strided((reach,), (1,), value.storage_offset()).cpu()
+    return value.detach().as_strided((_reach(facts),), (1,), value.storage_offset()).cpu()
+
+
+def _reach(facts: TensorFacts) -> int:
+    """How many numbers there are in memory from the first element of a tensor to its last."""
+    if 0 in facts.shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(facts.shape, facts.stride))
 
 
 @dataclass

@@ -71,19 +71,20 @@ def repro(
 ) -> Repro:
     """The script for a graph and the inputs that Dynamo had for it. Raises NoScript if there cannot be one."""
     values = Values(MOST_NUMBERS, "whole numbers") if inputs_of == "random" else Values(INLINE, "known")
-    graph = GraphText(values)
+    held = Values(INLINE, "known")
+    graph = GraphText(held)
     graph.add(module, "Graph")
     names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     given = inputs_source(names, inputs, values, _ABOUT_INPUTS[inputs_of])
-    has_file = bool(values.saved)
+    saved = {**held.saved, **values.saved}
     parts = [
         _HEAD.format(title=title, comment=f"{comment}\n" if comment else "", version=torch.__version__),
-        *(["from pathlib import Path\n"] if has_file else []),
+        *(["from pathlib import Path\n"] if saved else []),
         "import torch",
         *sorted(graph.imports),
         TENSOR,
-        *([_LOADING.format(file=inputs_file)] if has_file else []),
+        *([_LOADING.format(file=inputs_file)] if saved else []),
         f"\n{graph.source}\n{given}",
         _MAIN.lstrip(),
     ]
-    return Repro("\n".join(parts), values.saved or None)
+    return Repro("\n".join(parts), saved or None)
