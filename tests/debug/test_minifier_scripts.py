@@ -159,7 +159,6 @@ def without_fault(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> C
         7,
         None,
     ],
-    ids=str,
 )
 def test_a_script_has_its_inputs_to_the_last_bit(value: Any, tmp_path: Path) -> None:
     graph = torch.fx.Graph()
