@@ -219,9 +219,10 @@ class _Run:
             self.hangs = self.hangs or error.code == TOOK_TOO_LONG
             self.failures.append(r.Failure(step=step, message=error.message, where=error.where))
         except Exception as raised:
-            error = getattr(raised, "inner_exception", raised)  # Dynamo wraps what a backend raises.
-            said = f"{type(error).__name__}: {error}"
-            self.failures.append(r.Failure(step=step, message=said, where=user_line(error)))
+            # Dynamo wraps what a backend raises.
+            cause: Any = getattr(raised, "inner_exception", None) or raised
+            said = f"{type(cause).__name__}: {cause}"
+            self.failures.append(r.Failure(step=step, message=said, where=user_line(cause)))
 
     def _status(self, violations: Sequence[Any], section: r.KernelDiffSection | None) -> r.Status:
         if self.failures or violations or (section is not None and section.verdict == "fail"):
