@@ -28,7 +28,7 @@ from torchport.debug import (
     terminal,
 )
 from torchport.debug.constraints import UnsupportedOpsConstraint
-from torchport.debug.constraints.base import CheckedGraph, Violation
+from torchport.debug.constraints.base import CheckedGraph, Found
 from torchport.debug.folders import REPORT
 from torchport.errors import CaptureError, DiskError, UsageError
 
@@ -102,7 +102,7 @@ def test_a_strict_run_stops_and_says_so(tmp_path: Path) -> None:
 class Raises(Constraint):
     name = "raises"
 
-    def check(self, graph: CheckedGraph) -> Iterator[Violation]:
+    def check(self, graph: CheckedGraph) -> Iterator[Found]:
         raise ZeroDivisionError("in the constraint")
 
 

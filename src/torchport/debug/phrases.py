@@ -56,7 +56,7 @@ def kept(report: DebugReport) -> str | None:
 
 def overview(reports: Sequence[DebugReport]) -> str:
     """How many of several runs came to what."""
-    found: Counter[str] = Counter(report.status for report in reports)
+    found = Counter[str](report.status for report in reports)
     counts = ", ".join(f"{found[status]} {WORDS[status]}" for status in WORDS if found[status])
     return f"{counted(len(reports), 'run')}: {counts}"
 

@@ -221,9 +221,8 @@ class _Run:
             self.hangs = self.hangs or error.code == TOOK_TOO_LONG
             self.failures.append(r.Failure(step=step, message=error.message, where=error.where))
         except Exception as raised:
-            cause: Exception = getattr(
-                raised, "inner_exception", raised
-            )  # Dynamo wraps what a backend raises.
+            # Dynamo wraps what a backend raises.
+            cause: Any = getattr(raised, "inner_exception", None) or raised
             said = f"{type(cause).__name__}: {cause}"
             self.failures.append(r.Failure(step=step, message=said, where=user_line(cause)))
 
