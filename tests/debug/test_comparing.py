@@ -120,3 +120,8 @@ def test_a_share_of_the_elements_may_be_outside() -> None:
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         ComparisonConfig(**wrong)  # type: ignore[arg-type]
+
+
+def test_floats_of_one_byte_are_compared() -> None:
+    one, other = (torch.tensor(values).to(torch.float8_e4m3fn) for values in ([1.0, 2.0], [1.0, 2.5]))
+    assert compare_tensors(one, one).passed and not compare_tensors(one, other).passed

@@ -246,3 +246,19 @@ def test_a_backend_cannot_change_what_it_is_held_to() -> None:
     assert torch.get_default_dtype() == torch.float32 and torch.get_float32_matmul_precision() == "highest"
     (note,) = [note for note in report.notes if "for all of torch" in note]
     assert "the default dtype" in note and "the precision of float32 products" in note
+
+
+def test_autocasting_is_there_under_a_time_limit() -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        config = ComparisonConfig(gradients=False, timeout_s=60)
+        report = compared(Sine(), torch.randn(32, 8), Rounding(), config)
+    assert report.status == "pass", report.first_divergence
+
+
+def test_other_strides_are_noted() -> None:
+    def turned(right: Any, *given: Any) -> Any:
+        return [one.t().contiguous().t() for one in right(*given)]
+
+    report = compared(Sine(), torch.randn(32, 8), as_users_get_it(turned))
+    assert report.status == "pass"
+    assert "output 0 of the compiled model has strides [1, 32], not [8, 1]" in report.notes

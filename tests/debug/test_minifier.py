@@ -18,7 +18,8 @@ from torchport.debug.constraints.base import CheckedGraph, Constraint, Found, Vi
 from torchport.debug.minifier import Failure, Minifier
 from torchport.debug.minifier.captured import graphs_of
 from torchport.debug.minifier.case import GraphCase, case_of
-from torchport.debug.minifier.failure import message_shape, of_exception
+from torchport.debug.minifier.comparing import mismatches
+from torchport.debug.minifier.failure import message_shape, of_exception, of_mismatches
 from torchport.debug.nodes import read_nodes
 from torchport.errors import CompileError, UsageError
 
@@ -402,3 +403,11 @@ def test_an_exception_is_known_without_what_dynamo_wraps_around_it() -> None:
     with pytest.raises(Exception) as wrapped:
         torch.compile(torch.sin, backend=raises)(torch.ones(2))
     assert of_exception(wrapped.value) == of_exception(NotImplementedError("no such kernel"))
+
+
+def test_what_is_missing_is_not_said_to_have_another_shape() -> None:
+    golden = {"input b": torch.ones(2)}
+    found = of_mismatches("wrong value", list(mismatches(golden, None, {})))
+    assert found is not None and found.message == "input b is not written to, as by eager PyTorch"
+    found = of_mismatches("wrong gradient", list(mismatches({"x": torch.ones(2)}, None, {"x": None})))
+    assert found is not None and found.message == "gradient of x is not there, as by eager PyTorch"

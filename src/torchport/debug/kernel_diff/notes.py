@@ -35,7 +35,7 @@ def completed(
     stopped = "; ".join(f"{what}: {why}" for what, why in comparison.compiled.failures.items()) or None
     is_wrong = report.first_divergence is not None
     eager = [] if is_wrong else [one for one in measured if comparison.runs_in_eager(one)]
-    found = [*report.notes, *_notes(comparison, measured)]
+    found = [*report.notes, *_notes(comparison, measured), *_on_strides(runs)]
     if eager and len(eager) == len(measured):
         stopped = "; ".join(filter(None, (NO_KERNEL, stopped)))
     elif eager:
@@ -64,6 +64,20 @@ def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[st
     whys = Counter(step.left_out for one in measured for step in one.plan.steps if step.left_out is not None)
     for why, number in whys.items():
         yield f"{number} operation{'s are' if number > 1 else ' is'} not compared: {why}"
+
+
+def _on_strides(runs: WholeRuns) -> Iterator[str]:
+    if runs.compiled is None:
+        return
+    for place, (eager, given) in enumerate(zip(runs.eager.outputs, runs.compiled.outputs, strict=False)):
+        if eager.shape == given.shape and _strides(eager) != _strides(given):
+            yield f"output {place} of the compiled model has strides {_strides(given)}, not {_strides(eager)}"
+
+
+def _strides(tensor: Tensor) -> list[int]:
+    """The strides that matter: axes of size 1 may have any."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return [stride if size > 1 else 1 for size, stride in pairs] if tensor.numel() else []
 
 
 def _on_observing(one: MeasuredGraph) -> Iterator[str]:

@@ -77,6 +77,8 @@ def _mismatch(name: str, golden: Any, truth: Any, value: Any) -> Mismatch | None
     if not isinstance(golden, Tensor):
         is_equal = type(golden) is type(value) and (golden == value or (golden != golden and value != value))
         return None if is_equal else Mismatch(name, "exact", math.inf, 0.0, math.inf)
+    if value is None:
+        return Mismatch(name, "missing", math.inf, 0.0, math.inf)
     if not isinstance(value, Tensor) or value.shape != golden.shape:
         return Mismatch(name, "shape", math.inf, 0.0, math.inf)
     if value.dtype != golden.dtype:

@@ -12,7 +12,7 @@ from typing import Literal
 from torchport.debug.constraints.base import Violation
 
 Kind = Literal["exception", "crash", "hang", "wrong value", "wrong gradient", "constraint"]
-Measure = Literal["absolute", "relative", "exact", "shape", "dtype", "not finite"]
+Measure = Literal["absolute", "relative", "exact", "missing", "shape", "dtype", "not finite"]
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,11 @@ def of_mismatches(kind: Kind, found: list[Mismatch]) -> Failure | None:
     if not found:
         return None
     worst = max(found, key=lambda one: one.ratio)
-    sort = worst.measure if worst.measure in ("shape", "dtype", "not finite") else "values"
+    sort = worst.measure if worst.measure in ("missing", "shape", "dtype", "not finite") else "values"
+    is_input = kind == "wrong value" and worst.name.startswith("input ")
     noun = "gradient of " if kind == "wrong gradient" else ""
     message = {
+        "missing": f"{noun}{worst.name} is not {'written to' if is_input else 'there'}, as by eager PyTorch",
         "shape": f"{noun}{worst.name} has another shape than eager PyTorch's",
         "dtype": f"{noun}{worst.name} has another dtype than eager PyTorch's",
         "not finite": f"{noun}{worst.name} has NaN or infinity at other places than eager PyTorch's",
