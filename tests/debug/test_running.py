@@ -30,6 +30,7 @@ from torchport.debug import (
 from torchport.debug.constraints import UnsupportedOpsConstraint
 from torchport.debug.constraints.base import CheckedGraph, Found
 from torchport.debug.folders import REPORT
+from torchport.debug.internals import dynamo
 from torchport.errors import CaptureError, DiskError, UsageError
 
 MODEL = """
@@ -411,3 +412,12 @@ def test_a_run_without_a_failure_has_nothing_to_minify(
     run(tmp_path, compare=False)
     assert main(["minify", str(tmp_path)]) == 2
     assert "nothing failed" in capsys.readouterr().err
+
+
+def test_a_torch_that_cannot_be_observed_is_debugged_without_guards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dynamo, "is_observable", lambda: False)
+    report = run(tmp_path, compare=False)
+    assert report.status == "pass" and report.guards is None and report.summary.total_graphs == 1
+    assert any("guards and breaks are not known" in note for note in report.notes)

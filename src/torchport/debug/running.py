@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from torchport.debug.backends.outside import outside_watched
 from torchport.debug.comparing import ComparisonConfig
 from torchport.debug.constraints.base import CheckedGraph, Constraint
 from torchport.debug.folders import REPORT, ROOT, new_tree
-from torchport.debug.guards.inspector import GuardInspector
+from torchport.debug.guards.inspector import GuardInspector, Watch
 from torchport.debug.guards.model import GuardReport
 from torchport.debug.kernel_diff.deadline import within
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
@@ -31,7 +31,7 @@ from torchport.debug.kernel_diff.notes import NO_GRAPH, NO_KERNEL
 from torchport.debug.kernel_diff.whole_model import WholeModel
 from torchport.debug.session import Session
 from torchport.debug.tree import ArtifactTree
-from torchport.errors import CaptureError, DiskError, TorchportError, UsageError
+from torchport.errors import CaptureError, CompileError, DiskError, TorchportError, UsageError
 from torchport.events import Steps, Watcher, ignore
 from torchport.pages import must_be_installed
 from torchport.runs.report import Report
@@ -150,13 +150,13 @@ class _Run:
 
     def _compiled(self, name: str, backend: Any, session: Session) -> GuardReport | None:
         """Compiles the model and runs it once, forward and backward, with everything watched."""
-        inspector = GuardInspector()
-        with (
-            self._failures_kept("compile"),
-            self.steps.step("build", f"compiling {name}"),
-            inspector.watch() as watch,
-        ):
+        with ExitStack() as stack:
             try:
+                watch: Watch | None = stack.enter_context(GuardInspector().watch())
+            except CompileError as error:
+                self.notes.append(f"guards and breaks are not known: {error.message}")
+                watch = None
+            with self._failures_kept("compile"), self.steps.step("build", f"compiling {name}"):
                 compiled: Any = torch.compile(self.whole.model, backend=backend, dynamic=self.options.dynamic)
 
                 def called(*args: Any, **kwargs: Any) -> Any:
@@ -164,9 +164,7 @@ class _Run:
                         return compiled(*args, **kwargs)
 
                 within(self.options.timeout_s, f"compiling {name}", partial(self.whole.run, called))
-            finally:
-                found = watch.report().model_copy(update={"subject": name})
-        return found
+            return None if watch is None else watch.report().model_copy(update={"subject": name})
 
     def _compared(self, name: str, backend: Any) -> Report | None:
         options = self.options
@@ -268,7 +266,7 @@ def _verdict(report: Report) -> r.Verdict:
     """What is known of the kernels. A comparison that ended before anything diverged says nothing of them."""
     if report.passed:
         return "pass"
-    if report.stopped in (NO_KERNEL, NO_GRAPH):
+    if report.stopped == NO_KERNEL:
         return "no kernel ran"
     return "fail" if report.status == "fail" else "not compared"
 
