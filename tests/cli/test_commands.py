@@ -156,3 +156,9 @@ main({arguments})
 assert not {heavy} & sys.modules.keys(), {heavy} & sys.modules.keys()
 """
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("group", ["debug", "marble"])
+def test_a_group_by_itself_says_what_there_is(torchport: Callable[..., Answer], group: str) -> None:
+    answer = torchport(group)
+    assert answer.code == 0 and f"torchport {group}" in answer.stdout and not answer.stderr

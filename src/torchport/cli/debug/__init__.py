@@ -1,20 +1,15 @@
 """`torchport debug`: torch.compile and accelerators on the command line."""
 
-import typer
-
 from torchport.cli.debug.analyze import analyze
 from torchport.cli.debug.clean import clean
 from torchport.cli.debug.list import list_runs
 from torchport.cli.debug.report import report
 from torchport.cli.debug.run import run
+from torchport.cli.groups import group
 from torchport.cli.minify import minify
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="What torch.compile makes of a model: graphs, breaks, guards, constraints, and the kernel that is wrong.",
+app = group(
+    "What torch.compile makes of a model: graphs, breaks, guards, constraints, and the kernel that is wrong."
 )
 app.command()(run)
 app.command("list")(list_runs)

@@ -1,7 +1,6 @@
 """`torchport marble`: graphs of neurons on the command line."""
 
-import typer
-
+from torchport.cli.groups import group
 from torchport.cli.marble.change import grow, prune
 from torchport.cli.marble.convert import convert
 from torchport.cli.marble.layers import layers
@@ -9,12 +8,6 @@ from torchport.cli.marble.run import run
 from torchport.cli.marble.validate import validate
 from torchport.cli.marble.view import view
 
-app = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    help="Models as graphs of neurons and synapses that run, can be looked at, and can be changed.",
-)
+app = group("Models as graphs of neurons and synapses that run, can be looked at, and can be changed.")
 for command in (convert, run, validate, layers, view, prune, grow):
     app.command()(command)
