@@ -18,6 +18,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from torchport.cli import main
+from torchport.cli.debug import shared
 from torchport.debug import (
     Constraint,
     DebugOptions,
@@ -29,9 +30,11 @@ from torchport.debug import (
 )
 from torchport.debug.constraints import UnsupportedOpsConstraint
 from torchport.debug.constraints.base import CheckedGraph, Found
-from torchport.debug.folders import REPORT
+from torchport.debug.folders import REPORT, ROOT
 from torchport.debug.internals import dynamo
+from torchport.debug.running import _Run
 from torchport.errors import CaptureError, DiskError, UsageError
+from torchport.runs.report import Report
 
 MODEL = """
 import torch
@@ -319,6 +322,7 @@ def test_violations_are_printed_once(
         ["debug", "run", "net.py:build", "--backend", "nonsense"],
         ["debug", "run", "net.py:build", "--backend", "nowhere.py:Tiny"],
         ["debug", "run", "net.py:build", "--dtype", "float33"],
+        ["debug", "run", "net.py:build", "--alignment", "0"],
         ["debug", "run", "net.py:build", "--max-memory", "much"],
         ["debug", "run", "net.py:build", "--deny", "aten.konvolution"],
         ["debug", "run", "net.py:build", "--constraint", "net.py:Net"],
@@ -421,3 +425,17 @@ def test_a_torch_that_cannot_be_observed_is_debugged_without_guards(
     report = run(tmp_path, compare=False)
     assert report.status == "pass" and report.guards is None and report.summary.total_graphs == 1
     assert any("guards and breaks are not known" in note for note in report.notes)
+
+
+def test_a_verdict_that_was_asked_for_and_not_reached_is_no_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = Report(status="error", target="mock", model="Net")
+    monkeypatch.setattr(_Run, "_compared", lambda *given: nothing)
+    report = run(tmp_path)
+    assert report.kernel_diff is not None and report.kernel_diff.verdict == "not compared"
+    assert report.status == "fail" and "nothing could be compared" in report.failures[0].message
+
+
+def test_the_commands_look_where_runs_go() -> None:
+    assert shared.DEFAULT_ROOT == ROOT

@@ -36,7 +36,9 @@ def debug_spec(
     Violations are not printed as they are found: the report has all of them. A log that is set up still gets them.
     """
     logging.getLogger("torchport.debug").addHandler(logging.NullHandler())
-    given = {option: value for option, value in (constraints or {}).items() if value}
+    given = {
+        name: value for name, value in (constraints or {}).items() if value is not None and value is not False
+    }
     rules = constraints_of(**given)
     model, args, kwargs = load_spec(spec)
     chosen = DebugOptions(constraints=rules, **options)

@@ -112,8 +112,10 @@ class _Run:
         section = None if diff is None else _section(diff, backend.name, self.tree, self.whole.gradients)
         if not self.failures and all(graph.stage == "outside" for graph in session.graphs):
             self.failures.append(r.Failure(step="compile", message=NO_GRAPH))
-        elif diff is not None and diff.stopped not in (None, NO_KERNEL, NO_GRAPH):
+        elif diff is not None and diff.stopped not in (None, NO_KERNEL):
             self.failures.append(r.Failure(step="compare", message=str(diff.stopped)))
+        elif section is not None and section.verdict == "not compared":
+            self.failures.append(r.Failure(step="compare", message="nothing could be compared"))
         if session.constraints:
             self.failures += [r.Failure(step=r.CHECK, message=str(fault)) for fault in session.faults]
         violations = session.distinct_violations
