@@ -79,11 +79,6 @@ COMPILING: dict[str, Explanation] = {
         "A compilation or a run took longer than `timeout_s` allows. What was compared before is in the report.",
         "Give more time, or look at what the backend waits for.",
     ),
-    "TP1023": Explanation(
-        "no kernel ran",
-        "Every operation was run by eager PyTorch itself, so that equal numbers say nothing about the backend.",
-        "Compare a backend that compiles something, such as inductor, or an adapter with kernels of its own.",
-    ),
     # Guards: TP1030 to TP1039
     "TP1030": Explanation(
         "Not something that can be called",
