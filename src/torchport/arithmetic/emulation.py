@@ -22,6 +22,7 @@ from torchport.arithmetic.convolutions import (
     input_gradient,
     weight_gradient,
 )
+from torchport.arithmetic.permitted import permitted
 from torchport.arithmetic.sums import product
 from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, decompositions, pytree
 
@@ -84,18 +85,35 @@ class Emulated(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _computed(self, func: OpOverload, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         if (handler := _HANDLERS.get(func)) is not None:
-            return handler(self.arithmetic, *args, **given)
+            return _on_cpu(handler, permitted(self.arithmetic, func, _device(args)), args, given)
         if (parts := _PARTS.get(func)) is not None:
             with self:
                 return parts(*args, **given)
         return func(*args, **given)
 
 
+def _on_cpu(handler: Handler, arithmetic: Arithmetic, args: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
+    """What a handler gives for copies on the CPU, because another device might not compute as it is told to."""
+    device = _device(args)
+    if device.type == "cpu":
+        return handler(arithmetic, *args, **given)
+    moved, named = _each_tensor((args, dict(given)), lambda tensor: tensor.cpu())
+    return _each_tensor(handler(arithmetic, *moved, **named), lambda tensor: tensor.to(device))
+
+
+def _device(args: tuple[Any, ...]) -> torch.device:
+    return next(leaf.device for leaf in pytree.tree_leaves(args) if isinstance(leaf, Tensor))
+
+
+def _each_tensor(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    return pytree.tree_map(lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf, tree)
+
+
 def _is_emulated(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether all numbers are floats of at most 32 bits, on a processor that can emulate them."""
+    """Whether all numbers are floats of at most 32 bits, and are there to be computed with."""
     tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     floats = [tensor for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()]
-    return bool(floats) and all(tensor.dtype in _NARROW and tensor.device.type == "cpu" for tensor in floats)
+    return bool(floats) and all(tensor.dtype in _NARROW and not tensor.is_meta for tensor in floats)
 
 
 def _rounded(
@@ -136,10 +154,7 @@ def _gives_views(func: OpOverload) -> bool:
 
 
 def _each_float(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    def one(leaf: Any) -> Any:
-        return change(leaf) if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf
-
-    return pytree.tree_map(one, tree)
+    return _each_tensor(tree, lambda tensor: change(tensor) if tensor.is_floating_point() else tensor)
 
 
 def _mm(arithmetic: Arithmetic, first: Tensor, second: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from torchport.arithmetic.permitted import permitting
 from torchport.debug.kernel_diff.measuring import MeasuredGraph
 from torchport.debug.kernel_diff.steps import outputs_of
 from torchport.debug.kernel_diff.whole_values import WholeRuns
@@ -57,6 +58,8 @@ def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[st
         yield f"the reference is {comparison.reference.name}, not eager PyTorch"
     if changed := comparison.compiled.changed_settings:
         yield f"the backend changes {', '.join(sorted(changed))} for all of torch: put back after each call"
+    if any(map(_is_on_nvidia, measured)) and (settings := permitting()):
+        yield f"by {' and '.join(settings)} kernels of NVIDIA may multiply in TF32: they are judged so"
     for one in measured:
         yield from _on_observing(one)
         if one.plan.graph.runs > 1:
@@ -64,6 +67,10 @@ def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[st
     whys = Counter(step.left_out for one in measured for step in one.plan.steps if step.left_out is not None)
     for why, number in whys.items():
         yield f"{number} operation{'s are' if number > 1 else ' is'} not compared: {why}"
+
+
+def _is_on_nvidia(one: MeasuredGraph) -> bool:
+    return any(node.meta["val"].device.type == "cuda" for node in one.plan.scope.outputs)
 
 
 def _on_strides(runs: WholeRuns) -> Iterator[str]:

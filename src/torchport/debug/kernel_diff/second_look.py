@@ -115,4 +115,5 @@ class SecondLook:
             return False
         candidate, expected = self.one.run.values[node.name].cpu(), golden.cpu()
         rule = self.rules.own(Judged(node.name, name_of(expected.dtype), name_of(candidate.dtype)))
-        return judge_by(rule, expected, candidate, residual(golden, truth), coarser)[1].passed
+        coarse = coarser.cpu() if isinstance(coarser, torch.Tensor) else None
+        return judge_by(rule, expected, candidate, residual(golden, truth), coarse)[1].passed
