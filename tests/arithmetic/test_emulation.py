@@ -233,3 +233,20 @@ def test_erf_is_as_coarse_as_that_of_vectorised_kernels() -> None:
         assert torch.equal(torch.erf(x), x.erf())
     error = (coarse.double() - x.double().erf()).abs()
     assert 1e-7 < float(error.max()) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["float32", "tf32", "bf16_sums"])
+def test_results_have_the_strides_of_the_operation(name: str) -> None:
+    """Heads are joined by a view, which is only right if attention lays out its result as PyTorch's does."""
+    heads = torch.randn(2, 5, 3, 8).transpose(1, 2)
+    image = torch.randn(2, 4, 6, 6).to(memory_format=torch.channels_last)
+    weight = torch.randn(8, 4, 3, 3).to(memory_format=torch.channels_last)
+
+    def strides() -> list[tuple[int, ...]]:
+        attended = functional.scaled_dot_product_attention(heads, heads, heads)
+        attended.transpose(1, 2).view(2, 5, 24)
+        return [attended.stride(), functional.conv2d(image, weight).stride()]
+
+    expected = strides()
+    with Emulated(find_arithmetic(name)):
+        assert strides() == expected

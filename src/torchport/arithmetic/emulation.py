@@ -24,7 +24,13 @@ from torchport.arithmetic.convolutions import (
 )
 from torchport.arithmetic.permitted import permitted
 from torchport.arithmetic.sums import product
-from torchport.capture.torch_internals import OpOverload, TorchDispatchMode, decompositions, pytree
+from torchport.capture.torch_internals import (
+    FakeTensorMode,
+    OpOverload,
+    TorchDispatchMode,
+    decompositions,
+    pytree,
+)
 
 aten = torch.ops.aten
 _TAKEN_APART = (
@@ -58,6 +64,7 @@ class Emulated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.arithmetic = arithmetic
         self.is_on = True
         """Whether operations are emulated just now."""
+        self.faking = FakeTensorMode()
 
     def __torch_dispatch__(
         self,
@@ -85,11 +92,20 @@ class Emulated(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _computed(self, func: OpOverload, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         if (handler := _HANDLERS.get(func)) is not None:
-            return _on_cpu(handler, permitted(self.arithmetic, func, _device(args)), args, given)
+            found = _on_cpu(handler, permitted(self.arithmetic, func, _device(args)), args, given)
+            return self._laid_out(found, func, args, given)
         if (parts := _PARTS.get(func)) is not None:
             with self:
                 return parts(*args, **given)
         return func(*args, **given)
+
+    def _laid_out(self, found: Any, func: OpOverload, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """What was found, in the strides that the operation itself gives, because views of it depend on them."""
+        with self.faking:
+            fake, named = _each_tensor((args, given), _shaped_like)
+            expected = pytree.tree_leaves(func(*fake, **named))
+        leaves, form = pytree.tree_flatten(found)
+        return pytree.tree_unflatten([_restrided(*pair) for pair in zip(leaves, expected, strict=True)], form)
 
 
 def _on_cpu(handler: Handler, arithmetic: Arithmetic, args: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
@@ -99,6 +115,17 @@ def _on_cpu(handler: Handler, arithmetic: Arithmetic, args: tuple[Any, ...], giv
         return handler(arithmetic, *args, **given)
     moved, named = _each_tensor((args, dict(given)), lambda tensor: tensor.cpu())
     return _each_tensor(handler(arithmetic, *moved, **named), lambda tensor: tensor.to(device))
+
+
+def _shaped_like(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+
+
+def _restrided(found: Any, expected: Any) -> Any:
+    if not isinstance(found, Tensor) or found.stride() == expected.stride():
+        return found
+    made = torch.empty_strided(found.shape, expected.stride(), dtype=found.dtype, device=found.device)
+    return made.copy_(found)
 
 
 def _device(args: tuple[Any, ...]) -> torch.device:

@@ -10,6 +10,7 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 - `torch.fx.experimental.proxy_tensor.make_fx` with `pre_dispatch` and `_allow_non_fake_inputs`.
 - `SymInt.node`: `expr`, and `shape_env.bound_sympy` of the environment that the size is of.
 - `torch._dispatch.python.enable_python_dispatcher`: decompositions that are written in Python take part in a trace.
+- `torch._subclasses.FakeTensorMode`: shapes and strides of what an operation gives, without computing it.
 - `torch._guards`: `tracing(None)` to step out of a compilation that is going on, `detect_fake_mode`.
 - `torch.fx.traceback.preserve_node_meta`: a graph that is traced again keeps the user's lines.
 - `torch._decomp.get_decompositions`: an operation as others that it is made of.
@@ -33,6 +34,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode, tracing
 from torch._higher_order_ops.associative_scan import generic_associative_scan
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch._subclasses import FakeTensorMode
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
@@ -40,6 +42,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 __all__ = [
+    "FakeTensorMode",
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
