@@ -54,9 +54,8 @@ class Computing:
     """By node, what the backend does not give: numbers that are no tensors, such as sizes, and seeds."""
 
     def __post_init__(self) -> None:
-        nodes = self.graph.module.graph.nodes
-        inputs = [node.name for node in nodes if node.op == "placeholder"]
-        self.inputs = dict(zip(inputs, self.graph.inputs, strict=True))
+        inputs = zip(self.graph.placeholders, self.graph.inputs, strict=True)
+        self.inputs = {node.name: value for node, value in inputs}
         self.fed = {value.name for step in self.steps if step.left_out is not None for value in step.values}
         """Nodes that eager PyTorch does not compute again."""
 
