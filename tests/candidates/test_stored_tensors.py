@@ -9,6 +9,7 @@ import torch
 
 from torchport.candidates import parameter_rows, stored_tensors
 from torchport.candidates.parameter_rows import rows_of
+from torchport.candidates.precision import in_float64
 from torchport.candidates.stored_tensors import Scratch
 
 
@@ -30,6 +31,17 @@ def test_a_tensor_comes_back_as_it_was(
         assert torch.equal(store["one"], tensor[:2] * 2)
     store.clear()
     assert not store and not list(tmp_path.iterdir())
+
+
+def test_a_tensor_in_a_file_is_read_as_it_is_while_all_is_computed_in_float64(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_tensors, "_BYTES_IN_MEMORY", 0)
+    store, tensor = Scratch(tmp_path).store(), torch.randn(6, 5)
+    store["one"] = tensor
+    with in_float64(torch.nn.Module()):
+        found = store["one"]
+    assert torch.equal(found, tensor)
 
 
 def test_rows_have_every_element_of_every_parameter_once(monkeypatch: pytest.MonkeyPatch) -> None:

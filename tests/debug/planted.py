@@ -30,7 +30,8 @@ class Planted:
                     return wrong(*args, **kwargs)
                 return super().call_function(target, args, kwargs)
 
-        return Kernels(module).run
+        # One that has run holds what it gave.
+        return lambda *given: Kernels(module).run(*given)
 
     def __call__(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         def compile(graph: torch.fx.GraphModule, given: Sequence[Any]) -> Any:

@@ -12,6 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from torchport.capture.torch_internals import plain_torch
+
 _BYTES_IN_MEMORY = 2**27
 """What all stores of a comparison hold in memory together; what is stored after that goes to files."""
 
@@ -23,9 +25,13 @@ class _StoredTensor:
     shape: torch.Size
 
     def read(self) -> Tensor:
-        """The tensor, mapped from its file: what is written to it does not reach the file."""
-        flat = torch.from_file(str(self.path), shared=False, size=self.shape.numel(), dtype=self.dtype)
-        return flat.reshape(self.shape)
+        """The tensor, mapped from its file: what is written to it does not reach the file.
+
+        A mode that is on, such as one that widens what is computed, must not change how the file is read.
+        """
+        with plain_torch():
+            flat = torch.from_file(str(self.path), shared=False, size=self.shape.numel(), dtype=self.dtype)
+            return flat.reshape(self.shape)
 
 
 class StoredTensors(MutableMapping[str, Tensor]):

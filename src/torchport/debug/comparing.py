@@ -42,6 +42,8 @@ class ComparisonConfig:
     keeps_digits: bool | None = None
     """Whether kernels may go on with more digits than a value has, as fused multiplications and additions do; None: on
     all devices but the CPU."""
+    observed_bytes: float = 2**30
+    """How many bytes of values a graph may give at once while each is observed; a larger one is observed in parts."""
     arithmetic: str | None = None
     """The class of arithmetic that the backend may compute in: what an adapter declares, or sums in any order."""
 
@@ -50,6 +52,8 @@ class ComparisonConfig:
         for name, value in (("allowed_mismatch", self.allowed_mismatch), ("timeout_s", self.timeout_s)):
             if value is not None and not 0 <= value < math.inf:
                 raise UsageError("TP0801", f"{name} is {value}", fix="give a number that is not negative")
+        if not self.observed_bytes > 0:
+            raise UsageError("TP0801", f"observed_bytes is {self.observed_bytes}", fix="give more than 0")
         if self.runs < 1:
             raise UsageError("TP0801", f"runs is {self.runs}", fix="give at least 1")
 

@@ -1,8 +1,7 @@
-"""What the backend computes at every node of a graph: one compilation in which every tensor is an output."""
+"""What the backend computes at every node of a graph: a compilation in which every tensor is an output."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +10,10 @@ import torch
 from torch import Tensor
 
 from torchport.debug.kernel_diff.captured import CapturedGraph
+from torchport.debug.kernel_diff.computing import Computing, NotComputable
 from torchport.debug.kernel_diff.route import CompiledGraph, Route
 from torchport.debug.kernel_diff.steps import Step, outputs_of
+from torchport.debug.kernel_diff.stretches import CompiledStretch, compile_stretches
 from torchport.debug.kernel_diff.watched_dispatch import WatchedDispatch, were_all_run
 from torchport.parity.dtypes import name_of
 
@@ -29,53 +30,45 @@ class CandidateRun:
     """What the graph gives if nothing is observed, in its order; None if it gives another number of values."""
     kernels: tuple[int | None, int | None] = (None, None)
     """Of the observed graph, and of the one that is left alone."""
+    stretches: int = 1
+    """How many compilations observe the graph."""
 
 
 @dataclass(frozen=True)
 class CompiledPair:
-    """A graph twice: with every value observed, and as it is."""
+    """A graph twice: with every value observed, in one stretch or several, and as it is."""
 
-    observed: CompiledGraph
+    observed: list[CompiledStretch]
     alone: CompiledGraph
 
+    @property
+    def kernels(self) -> tuple[int | None, int | None]:
+        counts = [one.compiled.kernels for one in self.observed]
+        known = [count for count in counts if count is not None]
+        return (sum(known) if len(known) == len(counts) else None), self.alone.kernels
 
-def compile_pair(route: Route, graph: CapturedGraph, steps: Sequence[Step]) -> CompiledPair:
+
+def compile_pair(
+    route: Route, graph: CapturedGraph, steps: Sequence[Step], most_bytes: float
+) -> CompiledPair:
     return CompiledPair(
-        route.compile(exposed(graph, steps), graph.inputs, graph.stage),
+        compile_stretches(route, graph, steps, most_bytes),
         route.compile(graph.module, graph.inputs, graph.stage),
     )
-
-
-def exposed(graph: CapturedGraph, steps: Sequence[Step]) -> torch.fx.GraphModule:
-    """A copy of a graph that gives the tensors of all its operations."""
-    module = copy.deepcopy(graph.module)
-    nodes = {node.name: node for node in module.graph.nodes}
-    (output,) = (node for node in module.graph.nodes if node.op == "output")
-    output.args = (tuple(nodes[value.name] for step in steps for value in step.values),)
-    module.graph.eliminate_dead_code(is_impure_node=lambda node: node.op in ("placeholder", "output"))
-    module.recompile()
-    return module
 
 
 def run_pair(
     pair: CompiledPair, graph: CapturedGraph, steps: Sequence[Step], values: MutableMapping[str, Tensor]
 ) -> CandidateRun:
     """Runs both, and puts what is observed into `values`."""
-    run = CandidateRun(values, kernels=(pair.observed.kernels, pair.alone.kernels))
-    nodes = [value for step in steps for value in step.values]
+    run = CandidateRun(values, kernels=pair.kernels, stretches=len(pair.observed))
+    computing = Computing(graph, steps, values)
     torch.manual_seed(0)
-    found = pair.observed.run(graph.inputs)
-    results = _as_list(found)
-    if results is None or len(results) != len(nodes):
-        number = type(found).__name__ if results is None else f"{len(results)} values"
-        reason = f"the backend gives {number} where {len(nodes)} tensors were expected"
-        run.reasons = dict.fromkeys((node.name for node in nodes), reason)
-        results = []
-    for node, result in zip(nodes, results, strict=False):
-        if (why := why_unusable(node, result)) is None:
-            values[node.name] = result.detach()
-        else:
-            run.reasons[node.name] = why
+    for one in pair.observed:
+        try:
+            _put_values(run, one, one.run(computing.given))
+        except NotComputable as error:
+            run.reasons |= dict.fromkeys((node.name for node in one.stretch.values), str(error))
     torch.manual_seed(0)
     run.outputs = _as_list(pair.alone.run(graph.inputs))
     if run.outputs is not None and len(run.outputs) != len(outputs_of(graph)):
@@ -83,11 +76,26 @@ def run_pair(
     return run
 
 
-def runs_in_eager(pair: CompiledPair, graph: CapturedGraph, steps: Sequence[Step]) -> bool:
+def _put_values(run: CandidateRun, one: CompiledStretch, found: Any) -> None:
+    nodes, results = one.stretch.values, _as_list(found)
+    if results is None or len(results) != len(nodes):
+        number = type(found).__name__ if results is None else f"{len(results)} values"
+        reason = f"the backend gives {number} where {len(nodes)} tensors were expected"
+        run.reasons |= dict.fromkeys((node.name for node in nodes), reason)
+        return
+    for node, result in zip(nodes, results, strict=True):
+        if (why := why_unusable(node, result)) is None:
+            run.values[node.name] = result.detach()
+        else:
+            run.reasons[node.name] = why
+
+
+def runs_in_eager(pair: CompiledPair, computing: Computing) -> bool:
     """Whether eager PyTorch runs every operation of the graph, so that nothing of the backend's computes anything."""
     with WatchedDispatch() as watched:
-        pair.observed.run(graph.inputs)
-    return were_all_run((step.node for step in steps), watched.ran)
+        for one in pair.observed:
+            one.run(computing.given)
+    return were_all_run((step.node for step in computing.steps), watched.ran)
 
 
 def _as_list(found: Any) -> list[Any] | None:

@@ -32,6 +32,10 @@ class CapturedGraph:
     def name(self) -> str:
         return f"graph {self.number} {self.stage}"
 
+    @property
+    def placeholders(self) -> list[torch.fx.Node]:
+        return [node for node in self.module.graph.nodes if node.op == "placeholder"]
+
 
 @dataclass
 class Capturing:

@@ -105,7 +105,8 @@ class Comparison:
         return list(graphs_in_order(capturing.graphs))
 
     def _compile(self, plan: GraphPlan) -> None:
-        self.compiled.pairs[plan.graph.name] = compile_pair(self.route, plan.graph, plan.steps)
+        given = self.route, plan.graph, plan.steps, self.config.observed_bytes
+        self.compiled.pairs[plan.graph.name] = compile_pair(*given)
 
     def _compiled_by(self, route: Route) -> Callable[..., Any]:
         options: dict[str, Any] = {"backend": route.backend, "dynamic": False}
@@ -158,7 +159,8 @@ class Comparison:
         if self.reference is None:
             return None
         known = self.compiled.reference_pairs.get(plan.graph.name)
-        return ReferenceValues(self.reference, scratch.store(), scratch.store(), known)
+        most = self.config.observed_bytes
+        return ReferenceValues(self.reference, scratch.store(), scratch.store(), most, known)
 
     def runs_in_eager(self, one: MeasuredGraph) -> bool:
         """Whether nothing but eager PyTorch computes a graph, whose values are then what eager gives, mostly."""
@@ -168,9 +170,7 @@ class Comparison:
         if not compared or one.equal < 0.9 * len(compared):
             return False
         pair = self.compiled.pairs[one.plan.graph.name]
-        return bool(
-            self._attempt(one.plan.graph.name, lambda: runs_in_eager(pair, one.plan.graph, one.plan.steps))
-        )
+        return bool(self._attempt(one.plan.graph.name, lambda: runs_in_eager(pair, one.computing)))
 
     def _whole_runs(self) -> WholeRuns:
         def run(call: Callable[..., Any] | None) -> ModelRun:

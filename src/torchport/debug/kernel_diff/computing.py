@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from torchport.arithmetic.classes import Arithmetic
 from torchport.arithmetic.emulation import Emulated
-from torchport.candidates import precision
+from torchport.capture.torch_internals import without_modes
 from torchport.debug.kernel_diff.captured import CapturedGraph
 from torchport.debug.kernel_diff.steps import Step, outputs_of
+from torchport.debug.kernel_diff.truth import AS_IT_IS, InFloat64, NoFloat64, one_rounding_apart
 
 Mode = Callable[[], AbstractContextManager[Any]]
 ValueOf = Callable[[torch.fx.Node], Any]
@@ -35,7 +36,7 @@ def as_it_is() -> AbstractContextManager[Any]:
 
 
 def in_float64() -> AbstractContextManager[Any]:
-    return precision.in_float64(nn.Module())
+    return InFloat64()()
 
 
 def as_class(arithmetic: Arithmetic) -> Mode:
@@ -53,9 +54,8 @@ class Computing:
     """By node, what the backend does not give: numbers that are no tensors, such as sizes, and seeds."""
 
     def __post_init__(self) -> None:
-        nodes = self.graph.module.graph.nodes
-        inputs = [node.name for node in nodes if node.op == "placeholder"]
-        self.inputs = dict(zip(inputs, self.graph.inputs, strict=True))
+        inputs = zip(self.graph.placeholders, self.graph.inputs, strict=True)
+        self.inputs = {node.name: value for node, value in inputs}
         self.fed = {value.name for step in self.steps if step.left_out is not None for value in step.values}
         """Nodes that eager PyTorch does not compute again."""
 
@@ -74,9 +74,9 @@ class Computing:
         with torch.no_grad(), mode():
             for step in steps:
                 if step.left_out is None:
-                    result = self._computed(step.node, value_of)
+                    result = self._computed_in_a_row(step.node, value_of)
                     named = zip(step.values, step.parts(result), strict=True)
-                    known |= {value.name: part for value, part in named}
+                    known |= {value.name: _handed_on(part, value) for value, part in named}
         return [known.get(node.name, self.values.get(node.name)) for node in wanted]
 
     def whole(self, mode: Mode = as_it_is, keep: Callable[[str, Any], None] | None = None) -> list[Any]:
@@ -93,7 +93,9 @@ class Computing:
                 if node.op != "call_function":
                     continue
                 is_fed = node.name in self.fed and node.name in self.values
-                known[node.name] = self.given(node) if is_fed else self._computed(node, value_of)
+                found = self.given(node) if is_fed else self._computed_in_a_row(node, value_of)
+                # What is no number of the model, such as a seed, has no truth: eager PyTorch's is handed on.
+                known[node.name] = self.plain.get(node.name) if found is None else found
                 if keep is not None:
                     keep(node.name, known[node.name])
                 left.subtract(_names(node.all_input_nodes))
@@ -109,6 +111,16 @@ class Computing:
         args = torch.fx.node.map_arg(node.args, value_of)
         kwargs = torch.fx.node.map_arg(node.kwargs, value_of)
         return target(*args, **kwargs)
+
+    def _computed_in_a_row(self, node: torch.fx.Node, value_of: ValueOf) -> Any:
+        """The result of an operation among others. If it alone cannot be computed in float64, the others are."""
+        try:
+            found = self._computed(node, value_of)
+        except NoFloat64 as error:
+            with without_modes():
+                found = self._computed(node, lambda read: _in_own_dtype(read, value_of(read)))
+            error.used[str(error.func)] = AS_IT_IS
+        return _handed_on(found, node)
 
     def given(self, node: torch.fx.Node) -> Any:
         """The value of a node that is not computed here: an input, a constant, or what the backend gave."""
@@ -130,8 +142,19 @@ def attribute(module: nn.Module, path: str) -> Any:
     return found
 
 
+def _in_own_dtype(node: torch.fx.Node, value: Any) -> Any:
+    return one_rounding_apart(value, node.meta["val"].dtype) if isinstance(value, Tensor) else value
+
+
 def _names(nodes: Iterable[torch.fx.Node]) -> list[str]:
     return [node.name for node in nodes]
+
+
+def _handed_on(value: Any, node: torch.fx.Node) -> Any:
+    """A value for the operations after it; in float64 with the strides of the graph, which a definition has not."""
+    expected = node.meta.get("val")
+    is_wide = isinstance(value, Tensor) and isinstance(expected, Tensor) and value.dtype != expected.dtype
+    return _laid_out(value, node) if is_wide else value
 
 
 def _laid_out(value: Tensor, node: torch.fx.Node) -> Tensor:

@@ -104,6 +104,9 @@ def _write(judgement: Judgement, files: RunFolder) -> None:
 def _completed(parity: Parity, judgement: Judgement) -> Parity:
     """The comparison with a row for what was not compared, in the order of execution, in words about a backend."""
     rows = {layer.name: _in_words(layer, judgement) for layer in parity.layers}
+    for name, how in judgement.values.truths.items():
+        if name in rows:
+            rows[name] = _with_truth(rows[name], how)
     for name in judgement.may_differ:
         if name in rows and not rows[name].passed:
             rows[name] = _uncompared(
@@ -137,6 +140,14 @@ def _row_of(name: str, judgement: Judgement) -> Layer:
 def _uncompared(layer: Layer, why: str) -> Layer:
     nothing = dict.fromkeys(("own", "chained", "rule", "picture", "failure", "arithmetic"))
     return layer.model_copy(update={**nothing, "passed": True, "reason": why, "uncompared": why})
+
+
+def _with_truth(layer: Layer, how: str) -> Layer:
+    """A row that says how its truth was computed, if not by kernels in float64 alone."""
+    if layer.own is None or layer.own.noise is None:
+        return layer
+    own = layer.own.model_copy(update={"rule": f"{layer.own.rule} (truth: {how})"})
+    return layer.model_copy(update={"own": own, "rule": f"{layer.rule} (truth: {how})"})
 
 
 def _in_words(layer: Layer, judgement: Judgement) -> Layer:

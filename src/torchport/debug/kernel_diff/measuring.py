@@ -13,11 +13,12 @@ from torch import Tensor
 
 from torchport.arithmetic.classes import Arithmetic
 from torchport.debug.kernel_diff.candidate import CandidateRun, why_unusable
-from torchport.debug.kernel_diff.computing import Computing, Mode, as_class, as_it_is, in_float64
+from torchport.debug.kernel_diff.computing import Computing, Mode, as_class, as_it_is
 from torchport.debug.kernel_diff.planning import GraphPlan, Part
 from torchport.debug.kernel_diff.random_draws import draws_as_eager, dropped, is_dropout
 from torchport.debug.kernel_diff.reference import ReferenceValues
 from torchport.debug.kernel_diff.steps import Step, outputs_of
+from torchport.debug.kernel_diff.truth import InFloat64
 from torchport.trace.residual import residual
 
 Store = MutableMapping[str, Tensor]
@@ -36,6 +37,8 @@ class Values:
     """By call, why it is not compared."""
     reasons: dict[str, str] = field(default_factory=dict)
     """By key, why the backend gave no value that can be compared."""
+    truths: dict[str, str] = field(default_factory=dict)
+    """By call, which of its operations have no kernel in float64, and how they were computed for the truth."""
 
     def put(self, key: str, candidate: Tensor, own: Tensor, truth: Any, golden: Tensor | None) -> None:
         self.candidate[key] = candidate
@@ -191,7 +194,11 @@ class MeasuredGraph:
                 f"the reference cannot compute it from what it is given: {_said(error)}"
             )
             return None
-        return own, attempt(compute, in_float64)
+        wide = InFloat64()
+        truth = attempt(compute, wide)
+        if truth is not None and (how := wide.described()) is not None:
+            self.values.truths[name] = how
+        return own, truth
 
     def _put(
         self,

@@ -91,6 +91,8 @@ def _on_observing(one: MeasuredGraph) -> Iterator[str]:
     """What was otherwise when every value had to be kept."""
     observed, alone = one.run.kernels
     name = one.plan.graph.name
+    if one.run.stretches > 1:
+        yield f"{name}: its values are too many to be held at once: it was observed in {one.run.stretches} parts"
     if observed is not None and observed != alone:
         yield f"{name}: observing every value changed the fusion: {observed} kernels in place of {alone}"
     differing = sum(_differs(one, index) for index in range(len(one.plan.scope.outputs)))

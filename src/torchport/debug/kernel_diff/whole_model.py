@@ -5,6 +5,7 @@ In: the model, or what torch.compile made of it. Nothing is observed, so this is
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -15,12 +16,13 @@ from torch import Tensor, nn
 
 from torchport.arithmetic.classes import Arithmetic
 from torchport.arithmetic.emulation import Emulated
-from torchport.candidates import leaves, precision
+from torchport.candidates import leaves
 from torchport.candidates.losses import Loss, starts_of
 from torchport.capture.random_numbers import global_random_state, random_numbers_kept
 from torchport.capture.state import state_kept
 from torchport.debug.kernel_diff.captured import same_layout
 from torchport.debug.kernel_diff.route import synchronize
+from torchport.debug.kernel_diff.truth import InFloat64, NoFloat64
 from torchport.debug.kernel_diff.written import Before
 
 SEED = 0
@@ -36,6 +38,8 @@ class ModelRun:
     """By name, the buffers, parameters and inputs that are others after the run."""
     random_state: list[bytes] = field(default_factory=list)
     """Where the generators of random numbers are after the run."""
+    truth: str | None = None
+    """Of a run in float64: which operations have no kernel in float64, and how they were computed."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,9 @@ class WholeModel:
             return self._run(self.model if call is None else call)
 
     def in_float64(self) -> ModelRun | None:
-        return self._in(precision.in_float64(self.model), torch.float64)
+        wide = InFloat64()
+        run = self._in(wide(self.model), torch.float64)
+        return None if run is None else dataclasses.replace(run, truth=wide.described())
 
     def emulated(self, arithmetic: Arithmetic) -> ModelRun | None:
         return self._in(Emulated(arithmetic), None)
@@ -65,7 +71,7 @@ class WholeModel:
         try:
             with self.undisturbed(), torch.set_grad_enabled(self.gradients), mode:
                 return self._run(self.model, dtype)
-        except (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError):
+        except (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError, NoFloat64):
             return None
 
     @contextmanager

@@ -57,6 +57,8 @@ def add_values(values: Values, runs: WholeRuns, root: str) -> None:
             values.reasons[key] = why
         else:
             values.put(key, given[key], golden, truths.get(key), None)
+            if runs.truth is not None and runs.truth.truth is not None:
+                values.truths[root if key in outputs else key] = runs.truth.truth
 
 
 def _why_of_another_kind(golden: Tensor, given: Tensor) -> str | None:
