@@ -42,7 +42,8 @@ def test_a_setting_speaks_for_its_operations(
 ) -> None:
     for name, place in settings.items():
         place.fp32_precision = "tf32" if name == setting else "ieee"
-    assert [name.split(".")[-2] for name in permitting()] == [setting]
+    assert [name.split(".")[-2] for name in permitting([other, operation])] == [setting]
+    assert not permitting([other, aten.sum.default])
     found = permitted(FLOAT32, operation, CUDA)
     assert found.operands is TF32.operands and found.running_sum is FLOAT32.running_sum
     assert permitted(FLOAT32, other, CUDA) is FLOAT32
@@ -55,4 +56,4 @@ def test_a_setting_speaks_for_its_operations(
 def test_nothing_is_permitted_if_nothing_is_set(settings: dict[str, Any]) -> None:
     for place in settings.values():
         place.fp32_precision = "ieee"
-    assert not permitting() and permitted(FLOAT32, aten.mm.default, CUDA) is FLOAT32
+    assert not permitting([aten.mm.default]) and permitted(FLOAT32, aten.mm.default, CUDA) is FLOAT32

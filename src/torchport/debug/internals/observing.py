@@ -81,6 +81,7 @@ def compiling(*, is_observed: bool) -> Iterator[None]:
 
 def inductor_decompositions() -> Mapping[Any, Any]:
     """How Inductor takes operations apart; under `compiling`, random ones stay whole."""
+    from torch._inductor import lowering  # noqa: F401 – some decompositions use it without importing it
     from torch._inductor.decomposition import select_decomp_table
 
     found: Mapping[Any, Any] = select_decomp_table()

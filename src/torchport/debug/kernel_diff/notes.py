@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from torchport.arithmetic.permitted import permitting
@@ -58,7 +59,7 @@ def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[st
         yield f"the reference is {comparison.reference.name}, not eager PyTorch"
     if changed := comparison.compiled.changed_settings:
         yield f"the backend changes {', '.join(sorted(changed))} for all of torch: put back after each call"
-    if any(map(_is_on_nvidia, measured)) and (settings := permitting()):
+    if settings := permitting(node.target for one in measured for node in _on_nvidia(one)):
         yield f"by {' and '.join(settings)} kernels of NVIDIA may multiply in TF32: they are judged so"
     for one in measured:
         yield from _on_observing(one)
@@ -69,8 +70,10 @@ def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[st
         yield f"{number} operation{'s are' if number > 1 else ' is'} not compared: {why}"
 
 
-def _is_on_nvidia(one: MeasuredGraph) -> bool:
-    return any(node.meta["val"].device.type == "cuda" for node in one.plan.scope.outputs)
+def _on_nvidia(one: MeasuredGraph) -> Iterator[torch.fx.Node]:
+    for step in one.plan.steps:
+        if any(value.meta["val"].device.type == "cuda" for value in step.values):
+            yield step.node
 
 
 def _on_strides(runs: WholeRuns) -> Iterator[str]:
