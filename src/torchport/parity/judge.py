@@ -42,9 +42,8 @@ def judge_by(
     else:
         metrics = known.model_copy(update={"noise": None})
         verdict = rule.judge(metrics)
-    if verdict.passed or coarser is None:
-        coarser = None
-    elif (kinder := measured(coarser))[1].passed:
+    coarser = None if verdict.passed or coarser is None else coarser.detach().cpu()
+    if coarser is not None and (kinder := measured(coarser))[1].passed:
         metrics, verdict = kinder
     if not (verdict.passed and isinstance(rule, NoiseFloor) and distance is not None):
         return metrics, verdict

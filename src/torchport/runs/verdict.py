@@ -148,7 +148,8 @@ def _arithmetics(parity: Parity, traces: RunTraces, reference: Reference, asked:
     def computed(arithmetic: Arithmetic, key: str) -> Tensor | None:
         if arithmetic not in values:
             values[arithmetic] = reference.emulate(arithmetic, calls)
-        return values[arithmetic].get(key)
+        value = values[arithmetic].get(key)
+        return None if value is None else value.detach().cpu()
 
     found: dict[str, str] = {}
     if traces.truth is None:

@@ -115,5 +115,4 @@ class SecondLook:
             return False
         candidate, expected = self.one.run.values[node.name].cpu(), golden.cpu()
         rule = self.rules.own(Judged(node.name, name_of(expected.dtype), name_of(candidate.dtype)))
-        coarse = coarser.cpu() if isinstance(coarser, torch.Tensor) else None
-        return judge_by(rule, expected, candidate, residual(golden, truth), coarse)[1].passed
+        return judge_by(rule, expected, candidate, residual(golden, truth), coarser)[1].passed
