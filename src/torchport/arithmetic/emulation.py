@@ -92,7 +92,7 @@ class Emulated(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _computed(self, func: OpOverload, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         if (handler := _HANDLERS.get(func)) is not None:
-            found = _on_cpu(handler, permitted(self.arithmetic, func, _device(args)), args, given)
+            found = handler(permitted(self.arithmetic, func, _device(args)), *args, **given)
             return self._laid_out(found, func, args, given)
         if (parts := _PARTS.get(func)) is not None:
             with self:
@@ -106,15 +106,6 @@ class Emulated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             expected = pytree.tree_leaves(func(*fake, **named))
         leaves, form = pytree.tree_flatten(found)
         return pytree.tree_unflatten([_restrided(*pair) for pair in zip(leaves, expected, strict=True)], form)
-
-
-def _on_cpu(handler: Handler, arithmetic: Arithmetic, args: tuple[Any, ...], given: Mapping[str, Any]) -> Any:
-    """What a handler gives for copies on the CPU, because another device might not compute as it is told to."""
-    device = _device(args)
-    if device.type == "cpu":
-        return handler(arithmetic, *args, **given)
-    moved, named = _each_tensor((args, dict(given)), lambda tensor: tensor.cpu())
-    return _each_tensor(handler(arithmetic, *moved, **named), lambda tensor: tensor.to(device))
 
 
 def _shaped_like(tensor: Tensor) -> Tensor:

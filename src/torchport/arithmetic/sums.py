@@ -47,7 +47,8 @@ def total(values: Tensor, dims: Sequence[int], arithmetic: Arithmetic) -> Tensor
     if arithmetic.running_sum is None:
         return terms.sum(0).reshape(shape)
     if arithmetic.running_sum is FLOAT32.running_sum:
-        return torch.from_numpy(_one_after_the_other(terms.numpy())).reshape(shape)
+        summed = torch.from_numpy(_one_after_the_other(terms.cpu().numpy()))
+        return summed.reshape(shape).to(values.device)
     running = terms.new_zeros(terms.shape[1])
     for some in torch.split(terms, max(1, ceil(len(terms) / MOST_TERMS))):
         running = arithmetic.running_sum(running + some.sum(0))
