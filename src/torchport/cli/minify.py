@@ -37,12 +37,13 @@ def minify(
 
 
 def _minified(directory: Path, progress: Progress) -> "Minified | MinifiedGraph":
-    from torchport.debug.folders import read_folder, runs_in
+    from torchport.debug.folders import run_around, runs_in
 
-    if directory.is_file() or read_folder(directory) is not None or runs_in(directory):
+    debugged = directory if directory.is_file() or runs_in(directory) else run_around(directory)
+    if debugged is not None:
         from torchport.debug.minifying import minify_debug_run
 
-        return minify_debug_run(directory, progress.say)
+        return minify_debug_run(debugged, progress.say)
     from torchport.porting.commands import minify_run
 
     return minify_run(directory, watch=progress)

@@ -10,6 +10,7 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torchport.debug.tree import INDEX, KIND, ArtifactTree
 from torchport.errors import DiskError, ReportError
@@ -64,13 +65,19 @@ def runs_in(root: Path) -> list[DebugFolder]:
     return sorted((one for one in found if one is not None), key=lambda one: (one.created, one.path.name))
 
 
-def read_folder(path: Path) -> DebugFolder | None:
-    """The run in a folder; None if it is no run of ours."""
+def read_index(path: Path) -> dict[str, Any] | None:
+    """What the index of a folder says; None if it is no index of ours."""
     try:
         index = json.loads((path / INDEX).read_text())
     except (OSError, ValueError):
         return None
-    if not isinstance(index, dict) or index.get("kind") != KIND:
+    return index if isinstance(index, dict) and index.get("kind") == KIND else None
+
+
+def read_folder(path: Path) -> DebugFolder | None:
+    """The run in a folder; None if it is no run of ours."""
+    index = read_index(path)
+    if index is None:
         return None
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
     return DebugFolder(path, str(index.get("name")), str(index.get("created")), size)
@@ -80,6 +87,11 @@ def newest_run(path: Path) -> DebugFolder:
     """The run in a folder, or the newest of those in it; ReportError if there is none."""
     inside = runs_in(path) if read_folder(path) is None else []
     return inside[-1] if inside else run_at(path)
+
+
+def run_around(path: Path) -> Path | None:
+    """The folder of the run that a file or folder belongs to, such as that of its KernelDiff; None if to none."""
+    return next((one for one in (path, *path.resolve().parents) if read_index(one) is not None), None)
 
 
 def run_at(path: Path) -> DebugFolder:

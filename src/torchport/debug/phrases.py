@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from torchport.debug.report import CHECK, DebugReport, KernelDiffSection
+from torchport.debug.report import CHECK, DebugReport, Failure, KernelDiffSection
 from torchport.explain.repro import counted
 
 WORDS = {"pass": "PASS", "fail": "FAIL", "error": "ERROR"}
@@ -25,6 +25,12 @@ def _failed(report: DebugReport) -> str | None:
     first = report.failures[0]
     message = first.message.partition("\n")[0].rstrip(":")
     return f"{first.step} ended early: {message}"
+
+
+def failure(found: Failure) -> str:
+    """What ended early, and at which line of the user's."""
+    at = f" ({found.where})" if found.where else ""
+    return f"{found.step}: {found.message}{at}"
 
 
 def _differs(report: DebugReport) -> str | None:

@@ -80,6 +80,8 @@ class Failure(_Part):
     step: str
     message: str
     where: str | None = None
+    code: str | None = None
+    """The code of an error of torchport's."""
 
 
 class DebugReport(_Part):
@@ -89,9 +91,14 @@ class DebugReport(_Part):
     status: Status
     model: str
     spec: str | None = None
+    """The model, `file.py:callable`, or the script that was run, `file.py`."""
+    arguments: tuple[str, ...] = ()
+    """What the script was given on its command line."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The constraints, as the options of the command that stood for them."""
     backend: str
+    backend_given: str | None = None
+    """The backend as it was asked for, a name or `file.py:NAME`; None if nobody did, and a script's own were used."""
     device: str = "cpu"
     timestamp: str
     torch: str

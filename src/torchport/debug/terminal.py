@@ -44,7 +44,7 @@ def _facts(report: DebugReport) -> list[tuple[str, str]]:
     found += [("violated", str(violation)) for violation in violations[:SHOWN]]
     if len(violations) > SHOWN:
         found.append(("", f"and {len(violations) - SHOWN} more: {_analyze(report, 'constraints')}"))
-    found += [("failed", f"{one.step}: {one.message}") for one in report.failures]
+    found += [("failed", phrases.failure(one)) for one in report.failures]
     found += [("note", note) for note in (*report.notes, *_notes_on_kernels(report))]
     if report.folder is not None:
         found.append(("folder", report.folder))
