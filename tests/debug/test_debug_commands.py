@@ -12,7 +12,44 @@ from torchport.cli import main
 from torchport.cli.debug import shared
 from torchport.debug.folders import ROOT
 
+from .sample import written
 from .small_run import MODEL, run
+
+WRONG_BACKEND = """
+import torch
+
+
+class WrongRelu(torch.fx.Interpreter):
+    def run_node(self, node):
+        found = super().run_node(node)
+        return found * 1.001 if "relu" in str(node.target) else found
+
+
+def wrong_relu(module, inputs):
+    return WrongRelu(module).run
+"""
+FAILING_BACKENDS = """
+from torchport.debug.adapters.base import AcceleratorAdapter
+from torchport.debug.adapters.capabilities import AcceleratorCapabilities
+
+
+class Tiny(AcceleratorAdapter):
+    capabilities = AcceleratorCapabilities("tiny")
+
+    def run_node(self, op, args, kwargs):
+        raise RuntimeError("no such hardware")
+
+
+tiny = Tiny()
+
+
+def refuses(module, inputs):
+    raise RuntimeError("no such hardware")
+
+
+def made():
+    return refuses
+"""
 
 
 @pytest.fixture
@@ -96,6 +133,53 @@ def test_a_violation_is_minified_from_the_folder_of_its_run(
     found = json.loads(capsys.readouterr().out)
     assert found["kind"] == "constraint" and len(found["operations"]) == 1
     assert found["fails_in_fresh_process"] and Path(found["script"]).is_file()
+
+
+def test_the_command_that_a_report_suggests_reduces_the_run(
+    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "wrong.py").write_text(WRONG_BACKEND)
+    assert main(["debug", "run", spec, "--backend", "wrong.py:wrong_relu", "--no-gradients"]) == 1
+    capsys.readouterr()
+    assert main(["report", "torchport-debug/Net-wrong_relu-001/reports/kernel_diff"]) == 1
+    (suggested,) = [line for line in capsys.readouterr().out.splitlines() if "torchport minify" in line]
+    assert main([*suggested.split()[1:], "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["fails_in_fresh_process"] and found["operations"] == ["torch.Tensor.relu"], found["output"]
+
+
+@pytest.mark.parametrize("name", ["Tiny", "tiny", "made"])
+def test_a_backend_in_a_file_is_found_again(
+    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "failing_backends.py").write_text(FAILING_BACKENDS)
+    command = ["debug", "run", spec, "--backend", f"failing_backends.py:{name}", "--no-gradients"]
+    assert main([*command, "--no-compare"]) == 1
+    capsys.readouterr()
+    assert main(["minify", "torchport-debug", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["fails_in_fresh_process"] and "no such hardware" in found["message"], found["output"]
+
+
+def test_a_strict_run_is_reduced_to_the_violation_that_stopped_it(
+    spec: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["debug", "run", spec, "--backend", "mock", "--alignment", "4", "--strict", "--no-compare"]
+    assert main(command) == 1
+    capsys.readouterr()
+    assert main(["minify", "torchport-debug", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "constraint"
+
+
+@pytest.mark.parametrize("command", [["report"], ["report", "--format", "html"], ["tui"]])
+def test_a_command_for_ports_names_the_one_for_debugging_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    folder = written(tmp_path)
+    assert main([*command, str(folder)]) == 2
+    said = capsys.readouterr().err
+    assert "is a debugging run" in said and f"torchport debug report {folder}" in said
+    assert "torchport port" not in said
 
 
 def test_a_run_without_a_failure_has_nothing_to_minify(

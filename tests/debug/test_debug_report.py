@@ -13,10 +13,12 @@ from rich.console import Console
 from torchport.bench.results import Latency, Results, Row
 from torchport.debug import phrases, terminal
 from torchport.debug.generate import ReportGenerator
+from torchport.debug.guards.model import Failure as GuardFailure
+from torchport.debug.guards.model import Place, RecompileLimit, SkippedFrame
 from torchport.debug.report import ConstraintSection, DebugReport, Failure, KernelDiffSection, Summary
 from torchport.errors import ReportError, UsageError
 
-from .sample import LINE, failing, passing, written
+from .sample import GUARDS, LINE, failing, passing, written
 
 
 def shown(report: DebugReport, part: str) -> str:
@@ -146,6 +148,49 @@ def test_the_page_has_the_answer_the_lines_and_the_code(tmp_path: Path) -> None:
     for text in ("aten.gelu.default", "10 is no multiple of 8", "call to print", "fx_graphs/graph_0.py"):
         assert text in page
     assert 'class="row marked"' in page and "<b>" not in page
+
+
+def test_the_page_has_what_is_not_compiled_and_why(tmp_path: Path) -> None:
+    place = Place(file="m.py", line=7, function="Net.step")
+    guards = GUARDS.model_copy(
+        update={
+            "limits": (
+                RecompileLimit(
+                    function=place,
+                    setting="recompile_limit",
+                    limit=8,
+                    compile_id="0/8",
+                    failed_guards=(),
+                    advice="cure it",
+                ),
+            ),
+            "skipped": (SkippedFrame(function=place, reason="it yields"),),
+            "failures": (GuardFailure(error="KeyError", message="no such key", place=place),),
+        }
+    )
+    page = ReportGenerator(written(tmp_path, failing(guards=guards))).text("html")
+    for text in (
+        "recompile_limit = 8",
+        "cure it",
+        "it yields",
+        "KeyError",
+        "no such key",
+        "Net.step",
+        "m.py:7",
+    ):
+        assert text in page, text
+
+
+def test_the_page_of_a_script_names_its_arguments(tmp_path: Path) -> None:
+    page = ReportGenerator(written(tmp_path, failing(spec="train.py", arguments=("--lr", "<1>")))).text(
+        "html"
+    )
+    assert "--lr &lt;1&gt;" in page
+
+
+def test_what_failed_is_shown_with_its_line() -> None:
+    report = failing(failures=(Failure(step="script", message="ValueError: boom", where="train.py:7"),))
+    assert "script: ValueError: boom (train.py:7)" in shown(report, "summary")
 
 
 def test_results_of_benchmarks_are_a_table_on_the_page(tmp_path: Path) -> None:

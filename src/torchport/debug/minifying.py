@@ -20,7 +20,7 @@ from torchport.debug.minifier.backend_text import BackendOfFile
 from torchport.debug.minifier.captured import Captured, graphs_of, graphs_of_script
 from torchport.debug.minifier.minifier import Minifier
 from torchport.debug.minifier.result import MinifiedGraph
-from torchport.debug.minifier.runs import SMALLEST, minify_first, minify_graph_run
+from torchport.debug.minifier.runs import SMALLEST, has_scripts, minify_first, minify_graph_run
 from torchport.debug.report import DebugReport
 from torchport.errors import CompileError, ReportError, Stopped
 
@@ -40,6 +40,8 @@ def minify_debug_run(target: Path, say: Say) -> MinifiedGraph:
 
 
 def _minify(folder: DebugFolder, say: Say) -> MinifiedGraph:
+    if not folder.report.exists() and has_scripts(folder.path):
+        return minify_graph_run(folder.path, say=say)
     report = DebugReport.read(folder.report)
     if report.status == "pass":
         raise ReportError("TP0343", f"nothing failed in {folder.path}, so there is nothing to reduce")
@@ -84,8 +86,11 @@ def _backend(given: str) -> Backend:
 
 def _is_alike(named: Any, backend: Any) -> bool:
     """Whether what a file names is the backend itself; the file was read anew, so they are two objects in any case."""
-    names = {getattr(one, "__qualname__", None) for one in (named, backend)}
-    return type(named) is type(backend) and len(names) == 1
+
+    def names(one: Any) -> tuple[str, str | None]:
+        return type(one).__qualname__, getattr(one, "__qualname__", None)
+
+    return names(named) == names(backend)
 
 
 def _constraints(report: DebugReport) -> list[Constraint]:

@@ -108,11 +108,20 @@ def minify_first(
     raise CompileError("TP1046", f"{counted(len(graphs), 'graph')} looked at, and none fails by itself")
 
 
+def has_scripts(folder: Path) -> bool:
+    """Whether a run has kept a script of a whole graph."""
+    return bool(_whole_graphs(folder))
+
+
+def _whole_graphs(folder: Path) -> list[Path]:
+    scripts = sorted(folder.glob(f"{REPROS}/*.py"))
+    return [path for path in scripts if not path.name.startswith(SMALLEST)]
+
+
 def _script(target: Path) -> Path:
     if target.is_file():
         return target
-    scripts = sorted(target.glob(f"{REPROS}/*.py")) if target.is_dir() else []
-    whole = [path for path in scripts if not path.name.startswith(SMALLEST)]
+    whole = _whole_graphs(target)
     if not whole:
         raise CompileError("TP1048", f"{target} has no script of a graph that fails", where=str(target))
     return whole[0]
