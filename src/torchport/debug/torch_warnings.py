@@ -10,9 +10,8 @@ from typing import TextIO
 
 import torch
 
-import torchport
-
-_OWN = tuple(f"{Path(package.__file__ or '').parent}/" for package in (torch, torchport))
+_OWN = tuple(f"{place}/" for place in (Path(torch.__file__).parent, Path(__file__).parents[1]))
+"""The folders of torch and of torchport, on whose lines torch may put the blame for a warning."""
 
 
 @contextmanager
