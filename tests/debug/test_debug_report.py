@@ -193,6 +193,16 @@ def test_what_failed_is_shown_with_its_line() -> None:
     assert "script: ValueError: boom (train.py:7)" in shown(report, "summary")
 
 
+def test_a_full_disk_is_said_in_a_few_lines() -> None:
+    notes = (
+        *(f"not kept: cannot write graph_{number}.py" for number in range(40)),
+        "torch warns: " + "word " * 99,
+    )
+    text = shown(failing(notes=notes), "summary")
+    assert "graph_2.py" in text and "graph_3.py" not in text and "and 37 more files" in text
+    assert "torch warns: word" in text and " …" in text
+
+
 def test_results_of_benchmarks_are_a_table_on_the_page(tmp_path: Path) -> None:
     row = Row(
         model="bert",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
@@ -29,10 +30,12 @@ from torchport.debug.constraints.base import CheckedGraph, Found
 from torchport.debug.folders import REPORT
 from torchport.debug.internals import dynamo
 from torchport.debug.running import _Run
+from torchport.debug.torch_warnings import kept_as_notes
 from torchport.errors import CaptureError, DiskError, UsageError
+from torchport.events import text_of
 from torchport.runs.report import Report
 
-from .small_run import run, wrong_relu
+from .small_run import Net, run, wrong_relu
 
 
 def test_a_run_keeps_its_report_and_its_graphs(tmp_path: Path) -> None:
@@ -296,3 +299,42 @@ def test_a_verdict_that_was_asked_for_and_not_reached_is_no_pass(
     report = run(tmp_path)
     assert report.kernel_diff is not None and report.kernel_diff.verdict == "not compared"
     assert report.status == "fail" and "nothing could be compared" in report.failures[0].message
+
+
+class Warns(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.sin()
+        time.time()
+        return y.cos()
+
+
+def test_what_torch_warns_of_is_a_note_and_no_line_of_the_log(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    report = run(tmp_path, Warns(), compare=False)
+    found = [note for note in report.notes if note.startswith("torch warns: ")]
+    assert len(found) == len(set(found)) and (not found or "time" in found[0])
+    assert not [one for one in recwarn.list if "time" in str(one.message)]
+
+
+def test_a_warning_of_somebody_else_is_shown_as_ever(recwarn: pytest.WarningsRecorder) -> None:
+    notes: list[str] = []
+    with kept_as_notes(notes):
+        warnings.warn("mine", UserWarning, stacklevel=1)
+        for _ in range(2):
+            warnings.warn_explicit("torch's", UserWarning, str(Path(torch.__file__).parent / "x.py"), 1)
+    assert notes == ["torch warns: torch's"] and [str(one.message) for one in recwarn.list] == ["mine"]
+
+
+def test_every_graph_is_a_line_of_progress(tmp_path: Path) -> None:
+    said: list[str] = []
+    options = DebugOptions(backend="aot_eager")
+    debug_run(
+        Net().eval(),
+        (torch.randn(2, 6),),
+        root=tmp_path,
+        options=options,
+        watch=lambda event: said.append(text_of(event) or ""),
+    )
+    assert "graph_0: backward graph of" in "\n".join(said)
+    assert [line for line in said if line.startswith("compiled Net.forward: 2 operations")]

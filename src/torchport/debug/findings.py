@@ -171,7 +171,7 @@ class Findings:
             self.tree.add_problem(error.message)
         if not self.tree.problems:
             return report
-        problems = tuple(f"not kept: {problem}" for problem in self.tree.problems)
+        problems = tuple(f"{r.NOT_KEPT}{problem}" for problem in self.tree.problems)
         return report.model_copy(update={"notes": (*report.notes, *problems)})
 
 

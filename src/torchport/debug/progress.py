@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from torchport.debug.guards.gathering import origin
 from torchport.debug.internals import dynamo
 from torchport.debug.internals.dynamo_records import RawCompilation, RawSkip
 from torchport.events import Say
@@ -28,8 +29,10 @@ class _Lines:
 
     def compiled(self, raw: RawCompilation) -> None:
         if raw.graph is not None:
+            function, resumes_at = origin(raw.code)
+            rest = f" after line {resumes_at}" if resumes_at is not None else ""
             size = counted(raw.graph.operations, "operation")
-            self.say(f"compiled {raw.code.co_qualname}: {size}, {raw.seconds or 0:.1f} s")
+            self.say(f"compiled {function.function}{rest}: {size}, {raw.seconds or 0:.1f} s")
 
     def skipped(self, raw: RawSkip) -> None:
         """A function that is not compiled is no step."""

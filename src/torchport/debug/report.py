@@ -18,6 +18,9 @@ from torchport.files import write_atomically
 
 CHECK = "check"
 """The step that could not hold a graph against a constraint, which is no proof that the graph keeps to it."""
+AGAIN = "Run `torchport debug run` again."
+NOT_KEPT = "not kept: "
+"""How a note on a file that the disk refused begins."""
 Status = Literal["pass", "fail", "error"]
 Verdict = Literal["pass", "fail", "no kernel ran", "not compared"]
 
@@ -129,8 +132,8 @@ class DebugReport(_Part):
                 "TP0340",
                 f"{path} is not there: the run did not come to its end",
                 where=str(path),
-                fix="Run `torchport debug run` again.",
+                fix=AGAIN,
             ) from error
         except (OSError, ValidationError) as error:
             what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-            raise ReportError("TP0341", f"{path} is no report: {what}", where=str(path)) from error
+            raise ReportError("TP0341", f"{path} is no report: {what}", where=str(path), fix=AGAIN) from error

@@ -20,7 +20,7 @@ from torchport.debug.backends.outside import outside_watched
 from torchport.debug.comparing import ComparisonConfig
 from torchport.debug.constraints.base import Constraint
 from torchport.debug.findings import Findings, Subject
-from torchport.debug.folders import ROOT, new_tree
+from torchport.debug.folders import ROOT, in_progress, new_tree
 from torchport.debug.kernel_diff.deadline import within
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
 from torchport.debug.kernel_diff.notes import NO_GRAPH, NO_KERNEL
@@ -75,9 +75,10 @@ def debug_run(
     session = Session([*options.constraints, *backend.constraints], tree, say=steps.say)
     subject = Subject(name, backend.name, _device(model), spec, (), named(options.backend), dict(given or {}))
     findings = Findings(session, tree, steps, notes=why_not)
-    with findings.kept_if_stopped(lambda: subject), kept_as_notes(findings.notes):
-        _Run(whole, options, backend, findings).all_of_it(name)
-    return findings.report(subject)
+    with in_progress(tree.path):
+        with findings.kept_if_stopped(lambda: subject), kept_as_notes(findings.notes):
+            _Run(whole, options, backend, findings).all_of_it(name)
+        return findings.report(subject)
 
 
 def named(backend: Backend | None) -> str | None:

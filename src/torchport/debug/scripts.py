@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torchport.capture.spec import SCRIPT_FAILED, must_be_script, run_script
-from torchport.debug.backends.choosing import Backend, chosen
+from torchport.debug.backends.choosing import Backend, Chosen, chosen
 from torchport.debug.backends.in_place import InPlace
 from torchport.debug.backends.outside import Outside
 from torchport.debug.constraints.base import Constraint
 from torchport.debug.findings import Findings, Subject
-from torchport.debug.folders import ROOT, new_tree
+from torchport.debug.folders import ROOT, in_progress, new_tree
 from torchport.debug.internals.every_compile import calls_made_in, graphs_handed_to
 from torchport.debug.kernel_diff.deadline import within
 from torchport.debug.report import DebugReport
@@ -61,33 +62,50 @@ def debug_script(
     name = name or path.stem
     steps, tree = Steps(watch), new_tree(Path(root), name if wanted is None else f"{name}-{wanted.name}")
     rules = [*constraints, *(() if wanted is None else wanted.constraints)]
-    session = Session(rules, tree, say=steps.say)
-    findings = Findings(session, tree, steps, notes=[NOT_COMPARED])
-    graphs = InPlace(session, wanted, strict=strict, failed=partial(findings.fail_by, "compile"))
+    findings = Findings(Session(rules, tree, say=steps.say), tree, steps, notes=[NOT_COMPARED])
+    graphs = InPlace(findings.session, wanted, strict=strict, failed=partial(findings.fail_by, "compile"))
+    run = _Run(path, tuple(arguments), name, wanted, named(backend), dict(given or {}), findings, graphs)
+    with in_progress(tree.path):
+        with findings.kept_if_stopped(run.subject), kept_as_notes(findings.notes):
+            run.run(timeout_s)
+        return findings.report(run.subject())
 
-    def subject() -> Subject:
+
+@dataclass(frozen=True)
+class _Run:
+    path: Path
+    arguments: tuple[str, ...]
+    name: str
+    wanted: Chosen | None
+    backend_given: str | None
+    options: dict[str, Any]
+    findings: Findings
+    graphs: InPlace
+
+    def run(self, timeout_s: float | None) -> None:
+        findings = self.findings
+        with (
+            findings.guards_watched(self.name),
+            _watched(findings.session, self.graphs),
+            findings.steps.step("run", f"running {self.path}"),
+            _end_kept(findings),
+        ):
+            within(timeout_s, f"running {self.path}", partial(run_script, self.path, self.arguments))
+        if not self.graphs.names and not findings.failures:
+            findings.fail("compile", COMPILED_NOTHING)
+
+    def subject(self) -> Subject:
+        """What the run is of. Which backends and devices a script uses is known once it has run."""
+        backends = ", ".join(self.graphs.names) or NO_BACKEND
         return Subject(
-            name,
-            wanted.name if wanted is not None else ", ".join(graphs.names) or NO_BACKEND,
-            _devices(session),
-            str(script),
-            tuple(arguments),
-            named(backend),
-            dict(given or {}),
+            self.name,
+            backends if self.wanted is None else self.wanted.name,
+            _devices(self.findings.session),
+            str(self.path),
+            self.arguments,
+            self.backend_given,
+            self.options,
         )
-
-    with (
-        findings.kept_if_stopped(subject),
-        kept_as_notes(findings.notes),
-        findings.guards_watched(name),
-        _watched(session, graphs),
-        findings.steps.step("run", f"running {path}"),
-        _end_kept(findings),
-    ):
-        within(timeout_s, f"running {path}", partial(run_script, path, arguments))
-    if not graphs.names and not findings.failures:
-        findings.fail("compile", COMPILED_NOTHING)
-    return findings.report(subject())
 
 
 @contextmanager
