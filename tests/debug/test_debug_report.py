@@ -18,7 +18,7 @@ from torchport.debug.guards.model import Place, RecompileLimit, SkippedFrame
 from torchport.debug.report import ConstraintSection, DebugReport, Failure, KernelDiffSection, Summary
 from torchport.errors import ReportError, UsageError
 
-from .sample import GUARDS, LINE, failing, passing, written
+from .sample import GUARDS, LINE, failing, passing, violation, written
 
 
 def shown(report: DebugReport, part: str) -> str:
@@ -129,6 +129,20 @@ def test_a_first_line_ends_without_a_colon() -> None:
     assert phrases.headline(failing(failures=(stopped,))).startswith(
         "compile ended early: 1 violation in graph_0; "
     )
+
+
+def test_a_long_reason_is_cut_in_the_first_line_alone() -> None:
+    report = failing(failures=(Failure(step="script", message="ValueError: " + "word " * 99),))
+    first = phrases.headline(report).partition(";")[0]
+    assert first.endswith(" …") and len(first) < 200
+    assert shown(report, "summary").count("word") > 99
+
+
+def test_what_runs_outside_of_graphs_is_called_no_graph(tmp_path: Path) -> None:
+    outside = replace(violation(), graph="outside", stage="outside")
+    report = failing(constraints=ConstraintSection(checked=("shape",), violations=(outside,)))
+    assert "outside of graphs" in ReportGenerator(written(tmp_path, report)).text("html")
+    assert "outside of" in shown(report, "constraints")
 
 
 def test_several_runs_are_a_list(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def constraints(report: DebugReport, console: Console) -> None:
             one.op,
             one.module,
             one.source or "",
-            f"{one.graph} {one.stage}",
+            phrases.graph(one.graph, one.stage),
         )
         for one in violations
     ]
