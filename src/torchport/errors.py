@@ -18,7 +18,8 @@
     └── CompileError     TP10xx   a graph of torch.compile breaks a constraint, or cannot be looked into
 
 An error is raised where the fact is known, with the fact in it, and turned into text once, in
-`cli`: `CaptureError("TP0203", "what happened", where="path at file:line", fix="next step")`.
+`cli`: `CaptureError("TP0203", "what happened", where="path at file:line", fix="next step")`. Ctrl-C is no error:
+what it stops may raise `Stopped`, which says what is there.
 """
 
 from torchport.codes import CODES, Explanation
@@ -38,6 +39,7 @@ __all__ = [
     "ReportError",
     "RunError",
     "SpecError",
+    "Stopped",
     "TorchportError",
     "TraceError",
     "UsageError",
@@ -123,3 +125,7 @@ class NeuronError(TorchportError):
 
 class CompileError(TorchportError):
     """A graph of torch.compile breaks a constraint, or cannot be looked into."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C, with a line on what is there and how to go on. It is no TorchportError: nothing went wrong."""

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import runpy
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.test_readme import ROOT, blocks
+from ..test_readme import blocks
+from .pages import files_of, page
 
-PAGE = ROOT / "docs" / "accelerators.md"
+PAGE = page("accelerators.md")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with every file of the page in it."""
-    for block in blocks(PAGE, "python"):
-        (tmp_path / block.partition("\n")[0].removeprefix("# ")).write_text(block)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "tiny", raising=False)
-    return tmp_path
+    return files_of(PAGE, tmp_path, monkeypatch)
 
 
 def test_the_adapter_of_the_page_is_checked_and_its_wrong_kernel_found(

@@ -89,7 +89,7 @@ def test_a_dtype_that_torch_does_not_have_is_refused_with_the_closest() -> None:
 def test_memory_of_a_tensor_counts_repeated_axes_once() -> None:
     rule = MemoryConstraint(max_bytes="1KiB")
     assert not messages(rule, torch.zeros(256))
-    assert messages(rule, torch.zeros(257)) == ["1.0 KiB for a tensor of shape (257,), more than 1.0 KiB"]
+    assert messages(rule, torch.zeros(257)) == ["1,028 B for a tensor of shape (257,), more than 1,024 B"]
     assert not messages(rule, torch.zeros(1).expand(4096))
 
 
@@ -112,6 +112,13 @@ def test_a_wrong_limit_is_refused(limit: int | str) -> None:
 )
 def test_amounts_of_memory_are_read_as_people_write_them(text: str | int, count: int) -> None:
     assert byte_count(text) == count
+
+
+def test_amounts_that_would_read_alike_are_given_in_bytes() -> None:
+    (message,) = messages(MemoryConstraint(max_bytes=16 * 1024), torch.zeros(4097))
+    assert message.startswith("16,388 B for a tensor") and message.endswith("more than 16,384 B")
+    (message,) = messages(MemoryConstraint(max_bytes="1KiB"), torch.zeros(4097))
+    assert message.startswith("16.0 KiB") and message.endswith("more than 1.0 KiB")
 
 
 def test_amounts_of_memory_are_written_for_readers() -> None:

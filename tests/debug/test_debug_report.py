@@ -13,10 +13,12 @@ from rich.console import Console
 from torchport.bench.results import Latency, Results, Row
 from torchport.debug import phrases, terminal
 from torchport.debug.generate import ReportGenerator
+from torchport.debug.guards.model import Failure as GuardFailure
+from torchport.debug.guards.model import Place, RecompileLimit, SkippedFrame
 from torchport.debug.report import ConstraintSection, DebugReport, Failure, KernelDiffSection, Summary
 from torchport.errors import ReportError, UsageError
 
-from .sample import LINE, failing, passing, written
+from .sample import GUARDS, LINE, failing, passing, violation, written
 
 
 def shown(report: DebugReport, part: str) -> str:
@@ -129,6 +131,20 @@ def test_a_first_line_ends_without_a_colon() -> None:
     )
 
 
+def test_a_long_reason_is_cut_in_the_first_line_alone() -> None:
+    report = failing(failures=(Failure(step="script", message="ValueError: " + "word " * 99),))
+    first = phrases.headline(report).partition(";")[0]
+    assert first.endswith(" …") and len(first) < 200
+    assert shown(report, "summary").count("word") > 99
+
+
+def test_what_runs_outside_of_graphs_is_called_no_graph(tmp_path: Path) -> None:
+    outside = replace(violation(), graph="outside", stage="outside")
+    report = failing(constraints=ConstraintSection(checked=("shape",), violations=(outside,)))
+    assert "outside of graphs" in ReportGenerator(written(tmp_path, report)).text("html")
+    assert "outside of" in shown(report, "constraints")
+
+
 def test_several_runs_are_a_list(tmp_path: Path) -> None:
     runs = [written(tmp_path), written(tmp_path, passing())]
     assert [one["status"] for one in json.loads(ReportGenerator(*runs).text("json"))] == ["fail", "pass"]
@@ -146,6 +162,59 @@ def test_the_page_has_the_answer_the_lines_and_the_code(tmp_path: Path) -> None:
     for text in ("aten.gelu.default", "10 is no multiple of 8", "call to print", "fx_graphs/graph_0.py"):
         assert text in page
     assert 'class="row marked"' in page and "<b>" not in page
+
+
+def test_the_page_has_what_is_not_compiled_and_why(tmp_path: Path) -> None:
+    place = Place(file="m.py", line=7, function="Net.step")
+    guards = GUARDS.model_copy(
+        update={
+            "limits": (
+                RecompileLimit(
+                    function=place,
+                    setting="recompile_limit",
+                    limit=8,
+                    compile_id="0/8",
+                    failed_guards=(),
+                    advice="cure it",
+                ),
+            ),
+            "skipped": (SkippedFrame(function=place, reason="it yields"),),
+            "failures": (GuardFailure(error="KeyError", message="no such key", place=place),),
+        }
+    )
+    page = ReportGenerator(written(tmp_path, failing(guards=guards))).text("html")
+    for text in (
+        "recompile_limit = 8",
+        "cure it",
+        "it yields",
+        "KeyError",
+        "no such key",
+        "Net.step",
+        "m.py:7",
+    ):
+        assert text in page, text
+
+
+def test_the_page_of_a_script_names_its_arguments(tmp_path: Path) -> None:
+    page = ReportGenerator(written(tmp_path, failing(spec="train.py", arguments=("--lr", "<1>")))).text(
+        "html"
+    )
+    assert "--lr &lt;1&gt;" in page
+
+
+def test_what_failed_is_shown_with_its_line() -> None:
+    report = failing(failures=(Failure(step="script", message="ValueError: boom", where="train.py:7"),))
+    assert "script: ValueError: boom (train.py:7)" in shown(report, "summary")
+
+
+def test_a_full_disk_is_said_in_a_few_lines() -> None:
+    notes = (
+        *(f"not kept: cannot write graph_{number}.py" for number in range(40)),
+        "torch warns: " + "word " * 99,
+    )
+    text = shown(failing(notes=notes), "summary")
+    assert "graph_2.py" in text and "graph_3.py" not in text and "and 37 more files" in text
+    assert "torch warns: word" in text and " …" in text
 
 
 def test_results_of_benchmarks_are_a_table_on_the_page(tmp_path: Path) -> None:

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from torchport.debug.folders import delete, new_tree, newest_run, read_folder, run_at, runs_in
+from torchport.cli import main
+from torchport.debug.folders import (
+    REPORT,
+    RUNNING,
+    delete,
+    in_progress,
+    is_in_progress,
+    new_tree,
+    newest_run,
+    read_folder,
+    run_at,
+    runs_in,
+)
+from torchport.debug.generate import ReportGenerator
 from torchport.debug.listing import listed
 from torchport.debug.tree import FOLDERS, INDEX, ArtifactTree
 from torchport.errors import DiskError, ReportError
@@ -80,7 +94,8 @@ def test_what_a_link_points_to_is_not_deleted(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "file").write_text("mine")
-    (run / "link").symlink_to(precious)
+    (run / "statistics").mkdir(exist_ok=True)
+    (run / "statistics" / "link").symlink_to(precious)
     (tmp_path / "runs" / "linked-run").symlink_to(run)
     assert len(runs_in(tmp_path / "runs")) == 1
     delete(run_at(run))
@@ -99,3 +114,67 @@ def test_the_list_says_what_came_of_each_and_which_did_not_end(tmp_path: Path) -
     lines = listed(tmp_path)
     assert sorted(one.status for one in lines) == ["fail", "pass", "unfinished"]
     assert "aten.gelu.default in act is wrong" in next(one for one in lines if one.status == "fail").headline
+
+
+def test_a_link_to_a_run_is_refused_and_the_run_stays_whole(tmp_path: Path) -> None:
+    run = written(tmp_path / "runs")
+    before = sorted(run.rglob("*"))
+    link = tmp_path / "link"
+    link.symlink_to(run)
+    with pytest.raises(ReportError, match="is a link") as refused:
+        delete(run_at(link))
+    assert str(run) in str(refused.value.fix) and sorted(run.rglob("*")) == before
+
+
+def test_what_torchport_did_not_make_is_left(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    (run / "notes.txt").write_text("mine")
+    assert delete(run_at(run)) == [run / "notes.txt"]
+    assert [path.name for path in run.iterdir()] == ["notes.txt"]
+
+
+def test_a_run_in_progress_is_not_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    busy, other = new_tree(tmp_path, "busy").path, written(tmp_path)
+    with in_progress(busy):
+        assert [one.status for one in listed(tmp_path) if one.path == str(busy)] == ["running"]
+        assert main(["debug", "clean", str(busy), "--yes"]) == 2
+        assert "being made right now" in capsys.readouterr().err
+        assert main(["debug", "clean", "--root", str(tmp_path), "--yes"]) == 0
+        assert f"Left {busy}" in capsys.readouterr().out
+        assert busy.exists() and not other.exists()
+    assert [one.status for one in listed(tmp_path)] == ["unfinished"]
+    assert main(["debug", "clean", "--root", str(tmp_path), "--yes"]) == 0 and not busy.exists()
+
+
+def test_a_run_whose_process_died_can_be_deleted(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    (run / RUNNING).write_text("")
+    assert not is_in_progress(run)
+    assert delete(run_at(run)) == [] and not run.exists()
+
+
+def test_two_runs_at_a_time_have_two_folders(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        paths = list(pool.map(lambda _: new_tree(tmp_path, "net").path, range(16)))
+    assert len(set(paths)) == len(runs_in(tmp_path)) == 16
+
+
+def test_a_report_that_is_cut_off_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = written(tmp_path)
+    report = run / REPORT
+    report.write_bytes(report.read_bytes()[:100])
+    for command in ("analyze", "report", "minify"):
+        assert main(["debug", command, str(run)]) == 2
+        said = capsys.readouterr().err
+        assert "is no report" in said and "torchport debug run" in said and "check" not in said
+    assert main(["debug", "minify", str(tmp_path / "nowhere")]) == 2
+    assert "there is nothing at" in capsys.readouterr().err
+
+
+def test_artifacts_that_are_gone_or_broken_do_not_spoil_the_page(tmp_path: Path) -> None:
+    run = written(tmp_path)
+    graph = run / "fx_graphs" / "graph_0.py"
+    graph.write_bytes(b"\xff\xfe\x00 def")
+    assert "fx_graphs/graph_0.py" in ReportGenerator(run).text("html")
+    graph.unlink()
+    assert "MyNet" in ReportGenerator(run).text("html")

@@ -392,3 +392,15 @@ def test_every_row_can_be_filled_in() -> None:
     for row in (*advice.BREAKS, *advice.RECOMPILATIONS):
         named = set(re.compile(row.pattern).groupindex)
         row.text.format(**dict.fromkeys(named, "x"))
+
+
+def test_a_parameter_that_is_frozen_after_the_first_call_is_named() -> None:
+    layer = torch.nn.Linear(3, 3)
+    compiled = torch.compile(layer, backend="eager")
+    with GuardInspector().watch() as watch:
+        compiled(torch.rand(2, 3))
+        layer.requires_grad_(False)
+        compiled(torch.rand(2, 3))
+    (found,) = watch.report().recompilations
+    assert found.advice is not None and "before the first call" in found.advice
+    assert "`weight`" in found.advice or "`bias`" in found.advice

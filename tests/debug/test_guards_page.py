@@ -7,18 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ..test_readme import ROOT, _without_numbers, blocks
+from ..test_readme import _without_numbers, blocks
+from .pages import files_of, page
 
-PAGE = ROOT / "docs" / "debug-guards.md"
+PAGE = page("debug-guards.md")
 
 
 @pytest.fixture
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with every file of the page in it."""
-    for block in blocks(PAGE, "python"):
-        (tmp_path / block.partition("\n")[0].removeprefix("# ")).write_text(block)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return files_of(PAGE, tmp_path, monkeypatch)
 
 
 def test_the_inspection_prints_what_is_shown(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from torchport.debug.backends.inductor import InductorBackend, backend_for
 from torchport.debug.backends.outside import outside_watched
 from torchport.debug.constraints import ShapeConstraint
 from torchport.debug.constraints.base import CheckedGraph, Constraint, Found
+from torchport.debug.folders import ROOT, delete, runs_in
 from torchport.debug.session import Session
 from torchport.debug.tree import ArtifactTree
 from torchport.errors import CompileError, UsageError
@@ -132,19 +133,24 @@ def test_strict_stops_with_node_line_and_script(out: Path, stage: str, op: str) 
     )
 
 
-def test_strict_without_artifacts_writes_its_script_to_a_temporary_folder(
+def test_strict_without_artifacts_writes_its_script_to_where_runs_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(tmp_path)
     backend = InductorBackend(constraints=[Denied("operator.matmul")])
-    assert not list(tmp_path.glob("torchport*"))
+    assert not ROOT.exists()
     for number in range(2):
         torch.compiler.reset()
         with pytest.raises(CompileError, match="TP1001") as raised:
             torch.compile(product, backend=backend)(*operands())
-        (script,) = tmp_path.rglob(f"graph_{number}_dynamo_denied.py")
+        (script,) = ROOT.rglob(f"graph_{number}_dynamo_denied.py")
         assert str(script) in str(raised.value)
-    assert len(list(tmp_path.glob("torchport*"))) == 1, "all scripts are in one folder"
+    (run,) = runs_in(ROOT)
+    assert not list((tmp_path / "temporary").glob("torchport*")), "nothing is left that no command knows"
+    delete(run)
+    assert not list(ROOT.iterdir())
 
 
 def test_not_strict_warns_and_goes_on(warnings_of_debug: pytest.LogCaptureFixture) -> None:

@@ -405,6 +405,29 @@ def test_an_exception_is_known_without_what_dynamo_wraps_around_it() -> None:
     assert of_exception(wrapped.value) == of_exception(NotImplementedError("no such kernel"))
 
 
+def writes_to_its_input(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        found = module(*args)
+        if any("sin" in str(node.target) for node in module.graph.nodes):
+            args[0].mul_(1.5)
+        return found
+
+    return run
+
+
+def gives_one_more(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    return lambda *args: (*torch.utils._pytree.tree_leaves(module(*args)), args[0] + 1)
+
+
+@pytest.mark.parametrize("backend", [writes_to_its_input, gives_one_more])
+def test_what_eager_does_not_give_is_wrong_and_its_script_says_so(
+    inputs: list[torch.Tensor], tmp_path: Path, backend: Backend
+) -> None:
+    found = minifier(chain, inputs, backend).generate_repro_script(tmp_path / "repro.py")
+    assert found.kind == "wrong value" and found.fails_in_fresh_process, found.output
+    assert len(found.operations) <= 1
+
+
 def test_what_is_missing_is_not_said_to_have_another_shape() -> None:
     golden = {"input b": torch.ones(2)}
     found = of_mismatches("wrong value", list(mismatches(golden, None, {})))

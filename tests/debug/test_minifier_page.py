@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import runpy
-import sys
 from pathlib import Path
 
 import pytest
 
-from ..test_readme import ROOT, _without_numbers, blocks
+from ..test_readme import _without_numbers, blocks
+from .pages import files_of, page
 
-PAGE = ROOT / "docs" / "debug-minifier.md"
+PAGE = page("debug-minifier.md")
 
 
 @pytest.mark.slow
 def test_the_example_prints_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for block in blocks(PAGE, "python"):
-        (tmp_path / block.partition("\n")[0].removeprefix("# ")).write_text(block)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "shaky", raising=False)
+    files_of(PAGE, tmp_path, monkeypatch)
     runpy.run_path("reducing.py")
     printed = capsys.readouterr().out
     (shown,) = blocks(PAGE, "text")

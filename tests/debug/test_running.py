@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
@@ -17,8 +16,6 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from torchport.cli import main
-from torchport.cli.debug import shared
 from torchport.debug import (
     Constraint,
     DebugOptions,
@@ -30,46 +27,15 @@ from torchport.debug import (
 )
 from torchport.debug.constraints import UnsupportedOpsConstraint
 from torchport.debug.constraints.base import CheckedGraph, Found
-from torchport.debug.folders import REPORT, ROOT
+from torchport.debug.folders import REPORT
 from torchport.debug.internals import dynamo
 from torchport.debug.running import _Run
+from torchport.debug.torch_warnings import kept_as_notes
 from torchport.errors import CaptureError, DiskError, UsageError
+from torchport.events import text_of
 from torchport.runs.report import Report
 
-MODEL = """
-import torch
-from torch import nn
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(6, 6)
-
-    def forward(self, x):
-        y = self.fc(x)
-        print("between")
-        return y.relu()
-
-
-def build():
-    torch.manual_seed(0)
-    return Net().eval(), (torch.randn(2, 6),)
-"""
-
-
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc, self.act = nn.Linear(6, 6), nn.ReLU()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.act(self.fc(x))
-
-
-def run(root: Path, model: nn.Module | None = None, **options: Any) -> DebugReport:
-    chosen = DebugOptions(**{"backend": "mock", "gradients": False, **options})
-    return debug_run(model or Net().eval(), (torch.randn(2, 6),), root=root, options=chosen)
+from .small_run import Net, run, wrong_relu
 
 
 def test_a_run_keeps_its_report_and_its_graphs(tmp_path: Path) -> None:
@@ -148,24 +114,13 @@ def test_on_the_meta_device_graphs_are_checked_and_nothing_is_compared(tmp_path:
     assert any("meta device" in note for note in report.notes)
 
 
-def wrong_relu(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """A backend of which one operation is a little off."""
-
-    class Runs(torch.fx.Interpreter):
-        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-            found = super().call_function(target, args, kwargs)
-            return found * 1.001 if "relu" in str(target) else found
-
-    return Runs(module).run
-
-
 def test_a_wrong_kernel_is_named_with_its_line(tmp_path: Path) -> None:
     report = run(tmp_path, backend=wrong_relu)
     assert report.status == "fail" and report.summary.kernel_diff_passed is False
     assert report.kernel_diff is not None and report.kernel_diff.culprit is not None
     culprit = report.kernel_diff.culprit
     assert culprit.operation == "aten.relu.default" and "act" in culprit.layer
-    assert culprit.source is not None and Path(culprit.source.rpartition(":")[0]) == Path(__file__)
+    assert culprit.source is not None and Path(culprit.source.rpartition(":")[0]).name == "small_run.py"
 
 
 def test_a_backend_that_raises_leaves_what_was_gathered(tmp_path: Path) -> None:
@@ -277,67 +232,6 @@ def test_a_backend_may_be_in_a_file(tmp_path: Path, backend: str, name: str) -> 
     assert (report.status == "fail") == (name == "tiny"), "the adapter's own limits hold"
 
 
-@pytest.fixture
-def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "net.py").write_text(MODEL)
-    monkeypatch.chdir(tmp_path)
-    return "net.py:build"
-
-
-def test_the_commands_from_run_to_clean(
-    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert (
-        main(["debug", "run", spec, "--backend", "mock", "--alignment", "4", "--no-gradients", "--json"]) == 1
-    )
-    facts = json.loads(capsys.readouterr().out)
-    assert facts["summary"]["graph_breaks"] == 1 and facts["summary"]["constraint_violations"] > 0
-    assert main(["debug", "list"]) == 0 and "Net-mock-001" in capsys.readouterr().out
-    assert main(["debug", "analyze"]) == 0 and "violation" in capsys.readouterr().out
-    assert main(["debug", "analyze", "--type", "guards"]) == 0 and "net.py:13" in capsys.readouterr().out
-    assert main(["debug", "analyze", "--type", "constraints", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["constraints"]["violations"]
-    assert main(["debug", "report", "torchport-debug", "-o", "page.html"]) == 0
-    assert "no multiple of 4" in (tmp_path / "page.html").read_text()
-    assert main(["debug", "clean"]) == 2 and "--yes" in capsys.readouterr().err
-    assert main(["debug", "clean", "--yes"]) == 0
-    assert not any((tmp_path / "torchport-debug").iterdir())
-
-
-def test_violations_are_printed_once(
-    spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    monkeypatch.setattr(logging.getLogger("torchport.debug"), "handlers", [])
-    arguments = ["debug", "run", spec, "--backend", "mock", "--alignment", "4", "--no-gradients"]
-    assert main([*arguments, "--no-compare"]) == 1
-    printed = capsys.readouterr()
-    assert "no multiple of 4" in printed.out and "no multiple of 4" not in printed.err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["debug", "run", "nowhere.py:build"],
-        ["debug", "run", "net.py:build", "--backend", "nonsense"],
-        ["debug", "run", "net.py:build", "--backend", "nowhere.py:Tiny"],
-        ["debug", "run", "net.py:build", "--dtype", "float33"],
-        ["debug", "run", "net.py:build", "--alignment", "0"],
-        ["debug", "run", "net.py:build", "--max-memory", "much"],
-        ["debug", "run", "net.py:build", "--deny", "aten.konvolution"],
-        ["debug", "run", "net.py:build", "--constraint", "net.py:Net"],
-        ["debug", "analyze", "nowhere"],
-        ["debug", "report", "nowhere"],
-        ["debug", "clean", "net.py", "--yes"],
-    ],
-)
-def test_bad_input_is_refused_by_name(
-    spec: str, arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert main(arguments) == 2
-    assert "TP" in capsys.readouterr().err and not (tmp_path / "torchport-debug").exists()
-
-
 class NotDifferentiable(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -388,36 +282,6 @@ def test_a_model_of_which_nothing_is_compiled_is_no_pass(tmp_path: Path) -> None
     assert report.summary.kernel_diff_passed is None
 
 
-def test_a_violation_is_minified_from_the_folder_of_its_run(
-    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = [
-        "debug",
-        "run",
-        spec,
-        "--backend",
-        "mock",
-        "--alignment",
-        "4",
-        "--no-gradients",
-        "--no-compare",
-    ]
-    assert main(command) == 1
-    capsys.readouterr()
-    assert main(["debug", "minify", "torchport-debug", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["kind"] == "constraint" and len(found["operations"]) == 1
-    assert found["fails_in_fresh_process"] and Path(found["script"]).is_file()
-
-
-def test_a_run_without_a_failure_has_nothing_to_minify(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(tmp_path, compare=False)
-    assert main(["minify", str(tmp_path)]) == 2
-    assert "nothing failed" in capsys.readouterr().err
-
-
 def test_a_torch_that_cannot_be_observed_is_debugged_without_guards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,5 +301,40 @@ def test_a_verdict_that_was_asked_for_and_not_reached_is_no_pass(
     assert report.status == "fail" and "nothing could be compared" in report.failures[0].message
 
 
-def test_the_commands_look_where_runs_go() -> None:
-    assert shared.DEFAULT_ROOT == ROOT
+class Warns(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.sin()
+        time.time()
+        return y.cos()
+
+
+def test_what_torch_warns_of_is_a_note_and_no_line_of_the_log(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    report = run(tmp_path, Warns(), compare=False)
+    found = [note for note in report.notes if note.startswith("torch warns: ")]
+    assert len(found) == len(set(found)) and (not found or "time" in found[0])
+    assert not [one for one in recwarn.list if "time" in str(one.message)]
+
+
+def test_a_warning_of_somebody_else_is_shown_as_ever(recwarn: pytest.WarningsRecorder) -> None:
+    notes: list[str] = []
+    with kept_as_notes(notes):
+        warnings.warn("mine", UserWarning, stacklevel=1)
+        for _ in range(2):
+            warnings.warn_explicit("torch's", UserWarning, str(Path(torch.__file__).parent / "x.py"), 1)
+    assert notes == ["torch warns: torch's"] and [str(one.message) for one in recwarn.list] == ["mine"]
+
+
+def test_every_graph_is_a_line_of_progress(tmp_path: Path) -> None:
+    said: list[str] = []
+    options = DebugOptions(backend="aot_eager")
+    debug_run(
+        Net().eval(),
+        (torch.randn(2, 6),),
+        root=tmp_path,
+        options=options,
+        watch=lambda event: said.append(text_of(event) or ""),
+    )
+    assert "graph_0: backward graph of" in "\n".join(said)
+    assert [line for line in said if line.startswith("compiled Net.forward: 2 operations")]

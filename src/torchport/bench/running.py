@@ -17,7 +17,17 @@ from torchport.bench.backends import USUAL, must_be_known
 from torchport.bench.measuring import Request
 from torchport.bench.models import BenchModel, find_model
 from torchport.bench.results import Results, Row
-from torchport.errors import UsageError
+from torchport.errors import Stopped, UsageError
+from torchport.explain.repro import counted
+
+
+class BenchStopped(Stopped):
+    """Ctrl-C, with the rows that were measured until then."""
+
+    def __init__(self, message: str, results: Results) -> None:
+        super().__init__(message)
+        self.results = results
+
 
 LAST_WORDS = 300
 """How many characters are kept of what a process that died has printed last."""
@@ -50,8 +60,11 @@ def run_benchmarks(
         warmup=warmup,
         runs=runs,
     )
-    for model in (find_model(name) for name in dict.fromkeys(models)):
-        for backend in dict.fromkeys(backends):
+    rows = [
+        (find_model(name), backend) for name in dict.fromkeys(models) for backend in dict.fromkeys(backends)
+    ]
+    try:
+        for model, backend in rows:
             progress(f"{model.name} on {backend}")
             request = Request(
                 model=model.name,
@@ -65,7 +78,15 @@ def run_benchmarks(
             results = results.model_copy(update={"rows": (*results.rows, _row(model, request, time_limit))})
             if out is not None:
                 results.save(out)
+    except KeyboardInterrupt as stop:
+        raise BenchStopped(_what_is_there(results, len(rows), out), results) from stop
     return results
+
+
+def _what_is_there(results: Results, total: int, out: Path | None) -> str:
+    place = f", which are in {out}" if out is not None and results.rows else ""
+    measured = f"stopped after {len(results.rows)} of {counted(total, 'row')}{place}"
+    return f"{measured}; --model and --backend name what is still to be measured"
 
 
 def _must_be_possible(

@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import runpy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +21,8 @@ import torch
 
 from torchport.capture.source import definition, user_line
 from torchport.errors import CaptureError, SpecError, TorchportError
+
+SCRIPT_FAILED = "TP0206"
 
 
 class Subject(NamedTuple):
@@ -118,20 +120,29 @@ def _free_name(path: Path) -> str:
     return f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
 
 
-def run_script(path: Path) -> None:
-    """Runs a Python file as `python FILE` would."""
+def must_be_script(path: Path) -> None:
+    """Refuses what cannot be run as a script; nothing of it is run."""
     if not path.is_file():
         raise SpecError("TP0102", f"there is no file {path}", fix="check the path of the script")
-    arguments, sys.argv = sys.argv, [str(path)]
+    with _users_errors(str(path), f"run `python {path}` until it begins", CaptureError, SCRIPT_FAILED):
+        compile(path.read_bytes(), str(path), "exec")
+
+
+def run_script(path: Path, arguments: Sequence[str] = ()) -> None:
+    """Runs a Python file as `python FILE ARGUMENTS…` would; the cause of an error is what the script raised."""
+    must_be_script(path)
+    before, sys.argv = sys.argv, [str(path), *arguments]
     fix = f"run `python {path}` until it ends well"
     try:
-        with _on_path(path.resolve().parent), _users_errors(str(path), fix, CaptureError, "TP0206"):
+        with _on_path(path.resolve().parent), _users_errors(str(path), fix, CaptureError, SCRIPT_FAILED):
             runpy.run_path(str(path), run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
-            raise CaptureError("TP0206", f"{path} ended with {end.code}", where=str(path), fix=fix) from end
+            raise CaptureError(
+                SCRIPT_FAILED, f"{path} ended with {end.code}", where=str(path), fix=fix
+            ) from end
     finally:
-        sys.argv = arguments
+        sys.argv = before
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """`torchport bench`: measure models under the backends of torch.compile, beside eager PyTorch."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +9,9 @@ from torchport.cli import options
 from torchport.cli.output import console, print_json
 from torchport.cli.progress import Progress
 from torchport.errors import UsageError
+
+if TYPE_CHECKING:
+    from torchport.bench.results import Results
 
 
 def bench(
@@ -53,32 +56,43 @@ def bench(
     with Progress() as progress:
         from torchport.bench.backends import USUAL
         from torchport.bench.models import MODELS
-        from torchport.bench.running import must_be_installed, run_benchmarks
+        from torchport.bench.running import BenchStopped, must_be_installed, run_benchmarks
 
         if not model and not everything:
             raise UsageError(
                 "TP0801", "bench needs --model NAME or --all", fix=f"models: {', '.join(MODELS)}"
             )
         must_be_installed(model or ())
-        results = run_benchmarks(
-            [*(MODELS if everything else ()), *(model or ())],
-            backend or USUAL,
-            warmup=warmup,
-            runs=runs,
-            device=device,
-            small=small,
-            compare=compare,
-            time_limit=time_limit,
-            out=out,
-            progress=progress.say,
-        )
+        stopped: BenchStopped | None = None
+        try:
+            results = run_benchmarks(
+                [*(MODELS if everything else ()), *(model or ())],
+                backend or USUAL,
+                warmup=warmup,
+                runs=runs,
+                device=device,
+                small=small,
+                compare=compare,
+                time_limit=time_limit,
+                out=out,
+                progress=progress.say,
+            )
+        except BenchStopped as stop:
+            results, stopped = stop.results, stop
+    if results.rows or stopped is None:
+        _show(results, as_json)
+    if stopped is not None:
+        raise stopped
+    return 0 if results.passed else 1
+
+
+def _show(results: "Results", as_json: bool) -> None:
     if as_json:
         typer.echo(results.to_json())
-    else:
-        from torchport.bench.table import render
+        return
+    from torchport.bench.table import render
 
-        render(results, console())
-    return 0 if results.passed else 1
+    render(results, console())
 
 
 def _list(as_json: bool) -> int:

@@ -2,14 +2,20 @@
 
 import errno
 import json
+import os
 import sys
 import traceback
+from contextlib import suppress
 
+from torchport.cli import output
 from torchport.errors import DiskError, TorchportError, UsageError
 
 EXIT_CODE = 2
+NOBODY_READS = 141
+"""What shells give for a program that wrote to a pipe which nobody reads any more, such as one to `head`."""
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR)
 """What a disk says when it cannot be written to."""
+_PRINTERS = ("typer", "click", "rich")
 
 
 def coded(error: Exception) -> TorchportError:
@@ -43,6 +49,32 @@ def show(error: TorchportError, *, as_json: bool, debug: bool) -> int:
     else:
         print(_text(error), file=sys.stderr)
     return EXIT_CODE
+
+
+def is_of_stdout(error: Exception) -> bool:
+    """Whether an error is that stdout takes nothing more: it was raised by what commands print with."""
+    if not isinstance(error, OSError):
+        return False
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return modules[-1].partition(".")[0] in _PRINTERS or modules[-1] == output.__name__
+
+
+def not_delivered(refusal: OSError) -> int:
+    """Say on stderr that stdout takes nothing more, unless its reader only has enough, and give the exit code."""
+    _drop_what_is_left()
+    if isinstance(refusal, BrokenPipeError):
+        return NOBODY_READS
+    message = f"stdout cannot be written: {refusal.strerror}"
+    print(_text(DiskError("TP0330", message, fix="Write stdout to a disk with room.")), file=sys.stderr)
+    return EXIT_CODE
+
+
+def _drop_what_is_left() -> None:
+    """Keeps Python from writing the rest of its buffer when it ends, which would fail once more."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _text(error: TorchportError) -> str:

@@ -8,6 +8,7 @@ import typer
 from torchport.cli import options
 from torchport.cli.output import print_json
 from torchport.cli.progress import Progress
+from torchport.errors import ReportError
 
 if TYPE_CHECKING:
     from torchport.debug.minifier.result import MinifiedGraph
@@ -37,12 +38,20 @@ def minify(
 
 
 def _minified(directory: Path, progress: Progress) -> "Minified | MinifiedGraph":
-    from torchport.debug.folders import read_folder, runs_in
+    from torchport.debug.folders import run_around, runs_in
 
-    if directory.is_file() or read_folder(directory) is not None or runs_in(directory):
+    if not directory.exists():
+        raise ReportError(
+            "TP0340",
+            f"there is nothing at {directory}",
+            where=str(directory),
+            fix="Give the folder of a port or of a debugging run (`torchport debug list` shows them), or a script.",
+        )
+    debugged = directory if directory.is_file() or runs_in(directory) else run_around(directory)
+    if debugged is not None:
         from torchport.debug.minifying import minify_debug_run
 
-        return minify_debug_run(directory, progress.say)
+        return minify_debug_run(debugged, progress.say)
     from torchport.porting.commands import minify_run
 
     return minify_run(directory, watch=progress)

@@ -1,10 +1,11 @@
 """What a command prints on stdout, as text or as JSON, and the exit code that goes with it."""
 
+import errno
 import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -31,8 +32,13 @@ def console() -> "Console":
     """Stdout; where it is not a terminal there is no width to keep to but a reader's comfort."""
     from rich.console import Console
 
+    class Stdout(Console):
+        def on_broken_pipe(self) -> NoReturn:
+            """Where nobody reads any more, rich would end Python with 1, which says that the answer is no."""
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
-    return Console(highlight=False, width=wide)
+    return Stdout(highlight=False, width=wide)
 
 
 def print_json(data: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Progress on stderr: a spinner on a terminal, one plain line a step elsewhere."""
 
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -43,7 +43,9 @@ class Progress:
 
     def say(self, message: str) -> None:
         if self._status is None:
-            print(message, file=sys.stderr, flush=True)
+            # A log that nobody can keep is no reason to end the work.
+            with suppress(OSError):
+                print(message, file=sys.stderr, flush=True)
         else:
             from rich.markup import escape
 

@@ -7,6 +7,7 @@ import typer
 
 from torchport.cli import options
 from torchport.cli.output import EXIT_CODES, console
+from torchport.cli.runs import of_port
 from torchport.errors import UsageError
 from torchport.files import write_atomically
 from torchport.report.formats import FORMATS, open_run, renderer
@@ -41,7 +42,7 @@ def report(
 
 def _show(path: Path, name: str, out: Path | None) -> int:
     write = renderer(name)
-    run = open_run(path)
+    run = of_port(path, open_run)
     if name == "text" and out is None:
         from torchport.report.terminal import render
 
@@ -60,7 +61,7 @@ def _show_change(path: Path, old: Path, name: str, out: Path | None) -> int:
     from torchport.report.against import compare_runs
 
     write = changes.renderer(name)
-    change = compare_runs(open_run(old).report, open_run(path).report)
+    change = compare_runs(of_port(old, open_run).report, of_port(path, open_run).report)
     if name == "text" and out is None:
         changes.render(change, console())
     else:

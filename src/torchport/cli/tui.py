@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from torchport.cli.runs import of_port
+
 
 def tui(
     run: Annotated[
@@ -21,5 +23,5 @@ def tui(
     from torchport.report.tui.session import show
     from torchport.runs.run import Run
 
-    show(Run.open(run))
+    show(of_port(run, Run.open))
     return 0

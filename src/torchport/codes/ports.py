@@ -83,9 +83,10 @@ PORTS: dict[str, Explanation] = {
         "the model in one that takes and returns tensors.",
     ),
     "TP0206": Explanation(
-        "the recording script failed or recorded nothing",
-        "The script given with --script must make a GoldenRecorder and call its record method.",
-        "Run the script with python to see its own error; check that it reaches record().",
+        "a script failed, or recorded nothing",
+        "A script is run as Python itself would run it. One that is given to `record --script` must also make a "
+        "GoldenRecorder and call its record method.",
+        "Run the script with python to see its own error; check that it reaches record(), if it is to record.",
     ),
     "TP0207": Explanation(
         "this torch is too old or too new",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from torchport.debug.minifier.minifier import Minifier
     from torchport.debug.report import DebugReport
     from torchport.debug.running import DebugOptions, debug_run
+    from torchport.debug.scripts import debug_script
     from torchport.debug.session import Session
     from torchport.debug.tree import ArtifactTree
 
@@ -64,6 +65,7 @@ __all__ = [
     "available_adapters",
     "compare_tensors",
     "debug_run",
+    "debug_script",
     "find_adapter",
     "mock_backend",
 ]
@@ -95,6 +97,7 @@ _HOMES = {
     "available_adapters": "adapters.registry",
     "compare_tensors": "comparing",
     "debug_run": "running",
+    "debug_script": "scripts",
     "find_adapter": "adapters.registry",
     "mock_backend": "backends.mock",
 }

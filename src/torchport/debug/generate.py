@@ -12,6 +12,7 @@ from torchport.errors import ReportError, UsageError
 from torchport.files import write_atomically
 
 FORMATS = ("html", "json")
+BENCH = "Write it with `torchport bench … --out FILE`."
 
 
 class ReportGenerator:
@@ -51,8 +52,8 @@ def _read_benchmarks(path: Path) -> Any:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ReportError(
-            "TP0341", f"{path} has no results of benchmarks: {error}", where=str(path)
+            "TP0341", f"{path} has no results of benchmarks: {error}", where=str(path), fix=BENCH
         ) from error
     if not isinstance(found, dict) or not isinstance(found.get("rows"), list):
-        raise ReportError("TP0341", f"{path} has no results of benchmarks", where=str(path))
+        raise ReportError("TP0341", f"{path} has no results of benchmarks", where=str(path), fix=BENCH)
     return found

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from textwrap import shorten
 
-from torchport.debug.report import CHECK, DebugReport, KernelDiffSection
+from torchport.debug.report import CHECK, DebugReport, Failure, KernelDiffSection
 from torchport.explain.repro import counted
 
+LONGEST_REASON = 160
+"""How many characters of the reason of a failure stand in the first line."""
 WORDS = {"pass": "PASS", "fail": "FAIL", "error": "ERROR"}
 
 
@@ -23,8 +26,19 @@ def _failed(report: DebugReport) -> str | None:
     if not report.failures:
         return None
     first = report.failures[0]
-    message = first.message.partition("\n")[0].rstrip(":")
-    return f"{first.step} ended early: {message}"
+    message = first.message.partition("\n")[0].rstrip(": ")
+    return f"{first.step} ended early: {shorten(message, LONGEST_REASON, placeholder=' …')}"
+
+
+def graph(name: str, stage: str) -> str:
+    """A graph and its stage; what runs outside of graphs is no graph."""
+    return "outside of graphs" if stage == "outside" else f"{name}, {stage}"
+
+
+def failure(found: Failure) -> str:
+    """What ended early, and at which line of the user's."""
+    at = f" ({found.where})" if found.where else ""
+    return f"{found.step}: {found.message}{at}"
 
 
 def _differs(report: DebugReport) -> str | None:

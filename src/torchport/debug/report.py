@@ -18,6 +18,9 @@ from torchport.files import write_atomically
 
 CHECK = "check"
 """The step that could not hold a graph against a constraint, which is no proof that the graph keeps to it."""
+AGAIN = "Run `torchport debug run` again."
+NOT_KEPT = "not kept: "
+"""How a note on a file that the disk refused begins."""
 Status = Literal["pass", "fail", "error"]
 Verdict = Literal["pass", "fail", "no kernel ran", "not compared"]
 
@@ -80,6 +83,8 @@ class Failure(_Part):
     step: str
     message: str
     where: str | None = None
+    code: str | None = None
+    """The code of an error of torchport's."""
 
 
 class DebugReport(_Part):
@@ -89,9 +94,14 @@ class DebugReport(_Part):
     status: Status
     model: str
     spec: str | None = None
+    """The model, `file.py:callable`, or the script that was run, `file.py`."""
+    arguments: tuple[str, ...] = ()
+    """What the script was given on its command line."""
     options: dict[str, Any] = Field(default_factory=dict)
     """The constraints, as the options of the command that stood for them."""
     backend: str
+    backend_given: str | None = None
+    """The backend as it was asked for, a name or `file.py:NAME`; None if nobody did, and a script's own were used."""
     device: str = "cpu"
     timestamp: str
     torch: str
@@ -122,8 +132,8 @@ class DebugReport(_Part):
                 "TP0340",
                 f"{path} is not there: the run did not come to its end",
                 where=str(path),
-                fix="Run `torchport debug run` again.",
+                fix=AGAIN,
             ) from error
         except (OSError, ValidationError) as error:
             what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-            raise ReportError("TP0341", f"{path} is no report: {what}", where=str(path)) from error
+            raise ReportError("TP0341", f"{path} is no report: {what}", where=str(path), fix=AGAIN) from error

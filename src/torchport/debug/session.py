@@ -22,6 +22,10 @@ from torchport.debug.nodes import GraphNode, read_nodes
 from torchport.debug.places import with_places_of_inputs
 from torchport.debug.tree import ArtifactTree
 from torchport.errors import CompileError
+from torchport.events import Say
+from torchport.explain.repro import counted
+
+_STAGES = {"dynamo": "Dynamo's graph", "forward": "forward graph", "backward": "backward graph"}
 
 
 @dataclass
@@ -35,6 +39,8 @@ class Session:
     """Of every graph. One of Dynamo's and the ATen graphs of it may say the same twice: see `distinct_violations`."""
     faults: list[CompileError] = field(default_factory=list)
     """What could not be checked, and why: constraints that failed themselves, ATen graphs that could not be made."""
+    say: Say = field(default=lambda text: None, repr=False)
+    """Is told of every graph that is about to be checked and compiled."""
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _count: int = 0
 
@@ -78,6 +84,9 @@ class Session:
         if stage in ("forward", "backward", "joint"):
             nodes = with_places_of_inputs(nodes, module, self.graph(name, "dynamo"))
         graph = CheckedGraph(name, stage, tuple(nodes))
+        if self.graph(name, stage) is None:
+            size = counted(sum(1 for _ in graph.operations), "operation")
+            self.say(f"{name}: {_STAGES.get(stage, stage)} of {size}")
         self.keep(graph)
         return graph, faults
 

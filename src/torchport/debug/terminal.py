@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import shorten
 
 from rich import box
 from rich.console import Console
@@ -11,11 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from torchport.debug import phrases
-from torchport.debug.report import DebugReport
+from torchport.debug.report import NOT_KEPT, DebugReport
 from torchport.explain.repro import counted
 
 SHOWN = 3
 """How many breaks, violations and notes on kernels are listed in short."""
+LONGEST_NOTE = 240
+"""How many characters of a note are printed: torch's warnings are long. The report has all of it."""
 _STYLES = {"pass": "bold green", "fail": "bold red", "error": "bold red"}
 
 
@@ -44,8 +47,8 @@ def _facts(report: DebugReport) -> list[tuple[str, str]]:
     found += [("violated", str(violation)) for violation in violations[:SHOWN]]
     if len(violations) > SHOWN:
         found.append(("", f"and {len(violations) - SHOWN} more: {_analyze(report, 'constraints')}"))
-    found += [("failed", f"{one.step}: {one.message}") for one in report.failures]
-    found += [("note", note) for note in (*report.notes, *_notes_on_kernels(report))]
+    found += [("failed", phrases.failure(one)) for one in report.failures]
+    found += [("note", note) for note in (*_notes(report), *_notes_on_kernels(report))]
     if report.folder is not None:
         found.append(("folder", report.folder))
     return found
@@ -59,6 +62,16 @@ def _breaks(report: DebugReport) -> Iterator[tuple[str, str]]:
     if breaks:
         more = f"and {len(breaks) - SHOWN} more; " if len(breaks) > SHOWN else ""
         yield "", f"{more}what to do: {_analyze(report, 'guards')}"
+
+
+def _notes(report: DebugReport) -> Iterator[str]:
+    """The notes on the run. If a disk is full, each file that it refused has one: the first say enough."""
+    refused = [note for note in report.notes if note.startswith(NOT_KEPT)]
+    for note in report.notes:
+        if note not in refused[SHOWN:]:
+            yield shorten(note, LONGEST_NOTE, placeholder=" …")
+    if len(refused) > SHOWN:
+        yield f"and {counted(len(refused) - SHOWN, 'more file')} that could not be kept"
 
 
 def _notes_on_kernels(report: DebugReport) -> list[str]:
@@ -88,7 +101,7 @@ def constraints(report: DebugReport, console: Console) -> None:
             one.op,
             one.module,
             one.source or "",
-            f"{one.graph} {one.stage}",
+            phrases.graph(one.graph, one.stage),
         )
         for one in violations
     ]

@@ -21,27 +21,30 @@ def clean(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: options.Json = False,
 ) -> int:
-    """Delete debugging runs after asking. Only folders that torchport made are ever deleted."""
-    from torchport.debug.folders import delete, run_at, runs_in
+    """Delete debugging runs after asking. Only what torchport made is ever deleted, and no run that is being made."""
+    from torchport.debug.folders import delete, is_in_progress, run_at, runs_in
+    from torchport.explain.repro import counted
     from torchport.porting.cache import readable
 
-    found = [run_at(path) for path in runs] if runs else runs_in(root)
-    size = readable(sum(one.bytes for one in found))
+    known = [run_at(path) for path in runs] if runs else runs_in(root)
+    busy = [one for one in known if not runs and is_in_progress(one.path)]
+    found = [one for one in known if one not in busy]
+    text = f"{counted(len(found), 'run')} ({readable(sum(one.bytes for one in found))})"
     if found and not yes:
         if as_json or not sys.stdin.isatty():
-            raise UsageError(
-                "TP0801", f"this would delete {len(found)} runs ({size})", fix="Give --yes to delete them."
-            )
+            raise UsageError("TP0801", f"this would delete {text}", fix="Give --yes to delete them.")
         for one in found:
             typer.echo(one.path, err=True)
-        if not typer.confirm(f"Delete {len(found)} runs ({size})?", err=True):
+        if not typer.confirm(f"Delete {text}?", err=True):
             return 1
-    for one in found:
-        delete(one)
+    left = [path for one in found for path in delete(one)]
     if as_json:
-        print_json({"status": "pass", "deleted": [str(one.path) for one in found]})
-    else:
-        typer.echo(
-            f"Deleted {len(found)} runs ({size})." if found else f"There is no debugging run in {root}."
-        )
+        facts = {"deleted": [one.path for one in found], "busy": [one.path for one in busy], "left": left}
+        print_json({"status": "pass", **{name: list(map(str, paths)) for name, paths in facts.items()}})
+        return 0
+    typer.echo(f"Deleted {text}." if found else f"There is no debugging run to delete in {root}.")
+    for one in busy:
+        typer.echo(f"Left {one.path}, which is being made right now.")
+    for path in left:
+        typer.echo(f"Left {path}, which torchport did not make.")
     return 0

@@ -1,4 +1,4 @@
-"""`torchport debug run`: compile a model with everything watched, and compare its kernels."""
+"""`torchport debug run`: compile a model, or run a script, with everything watched."""
 
 from typing import Annotated
 
@@ -11,11 +11,20 @@ from torchport.cli.progress import Progress
 
 
 def run(
-    spec: options.Spec,
+    spec: Annotated[
+        str, typer.Argument(metavar="SPEC|SCRIPT", help="The model, file.py:callable, or a script, file.py.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGUMENT…]", help="What a script is given.")
+    ] = None,
     backend: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="A backend of torch.compile, mock, an adapter, or file.py:NAME."),
-    ] = "inductor",
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A backend of torch.compile, mock, an adapter, or file.py:NAME "
+            "(inductor for a model, a script's own for a script, if not given).",
+        ),
+    ] = None,
     root: shared.Root = shared.DEFAULT_ROOT,
     name: Annotated[str | None, typer.Option(help="What the run is called.")] = None,
     alignment: Annotated[
@@ -46,15 +55,21 @@ def run(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first violated constraint.")] = False,
     gradients: Annotated[
-        bool, typer.Option("--gradients/--no-gradients", help="Whether the backward pass takes part.")
-    ] = True,
+        bool | None,
+        typer.Option("--gradients/--no-gradients", help="Whether the backward pass takes part (it does)."),
+    ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare/--no-compare", help="Whether kernels are compared with eager PyTorch.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--compare/--no-compare", help="Whether kernels are compared with eager PyTorch (they are)."
+        ),
+    ] = None,
     dynamic: Annotated[
         bool | None, typer.Option("--dynamic/--static", help="Whether sizes are free, as in torch.compile.")
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="How often kernels are compared.")] = 1,
+    runs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How often kernels are compared (once).")
+    ] = None,
     timeout: Annotated[
         float | None, typer.Option(min=0.001, metavar="SECONDS", help="How long the backend may take.")
     ] = None,
@@ -62,33 +77,25 @@ def run(
 ) -> int:
     """Compile a model with everything watched: graphs, breaks, guards, constraints, and every kernel's error.
 
-    Exits with 1 if a constraint is violated, a kernel is wrong, or the backend fails.
-    """
-    with Progress() as progress:
-        from torchport.debug.commands import debug_spec
+    A script runs as `python SCRIPT` would, and every torch.compile in it is watched; kernels are not compared.
 
-        report = debug_spec(
-            spec,
-            backend=backend,
-            root=root,
-            name=name,
-            constraints={
-                "alignment": alignment,
-                "dtypes": dtype,
-                "max_memory": max_memory,
-                "max_peak": max_peak,
-                "contiguous": contiguous,
-                "denied": deny,
-                "own": constraint,
-            },
-            strict=strict,
-            gradients=gradients,
-            compare=compare,
-            dynamic=dynamic,
-            runs=runs,
-            timeout_s=timeout,
-            watch=progress,
-        )
+    Exits with 1 if a constraint is violated, a kernel is wrong, or the backend or the script fails.
+    """
+    constraints = {
+        "alignment": alignment,
+        "dtypes": dtype,
+        "max_memory": max_memory,
+        "max_peak": max_peak,
+        "contiguous": contiguous,
+        "denied": deny,
+        "own": constraint,
+    }
+    of_model = {"gradients": gradients, "compare": compare, "dynamic": dynamic, "runs": runs}
+    with Progress() as progress:
+        from torchport.debug.commands import RunRequest, debug
+
+        request = RunRequest(spec, arguments or (), backend, name, constraints, strict, timeout, {**of_model})
+        report = debug(request, root=root, watch=progress)
     if as_json:
         typer.echo(report.to_json())
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,11 +19,12 @@ from torchport.debug.backends.repro import repro_script
 from torchport.debug.backends.running import inside_graph
 from torchport.debug.constraints.base import CheckedGraph, Constraint, Stage, Violation, distinct
 from torchport.debug.facts import Sizes
+from torchport.debug.folders import ROOT, new_tree
 from torchport.debug.internals.aot_eager import is_restart
 from torchport.debug.nodes import copy_of
 from torchport.debug.session import Session
 from torchport.debug.tree import ArtifactTree
-from torchport.errors import CompileError, TorchportError
+from torchport.errors import CompileError, DiskError, TorchportError
 
 logger = logging.getLogger("torchport.debug")
 Run = Callable[..., Any]
@@ -54,9 +54,9 @@ class Holder:
     strict: bool
     log: LogOnce = field(default_factory=LogOnce)
     always_repro: bool = False
-    """Whether the script for a violation is written although there is no tree, to a folder for temporary files."""
+    """Whether the script for a violation is written although there is no tree: to a folder where runs are."""
     _written: set[tuple[str, Stage]] = field(default_factory=set)
-    _temporary: ArtifactTree | None = None
+    _repros: ArtifactTree | None = None
 
     def hold(
         self, name: str, stage: Stage, module: torch.fx.GraphModule, sizes: Sizes | None = None
@@ -134,13 +134,13 @@ class Holder:
         return tree.write("repros", file, script, f"repro of {violation}", graph=violation.graph)
 
     def _tree_of_repros(self) -> ArtifactTree | None:
-        """The tree of the session; without one, a temporary one that is made when it is first needed."""
-        if self.session.tree is None and self._temporary is None and self.always_repro:
+        """The tree of the session; without one, a folder of its own, which `torchport debug clean` knows."""
+        if self.session.tree is None and self._repros is None and self.always_repro:
             try:
-                self._temporary = ArtifactTree(Path(tempfile.mkdtemp(prefix="torchport-")), "repros")
-            except OSError as error:
-                self.log.warn(str(error), f"no repro could be written: {error}")
-        return self.session.tree or self._temporary
+                self._repros = new_tree(ROOT, "repros")
+            except DiskError as error:
+                self.log.warn(error.message, f"no repro could be written: {error.message}")
+        return self.session.tree or self._repros
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ with outside_watched(backend.session):
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -39,41 +40,45 @@ def outside_watched(
     What breaks a constraint (the session's, or those given) is logged, or raised at once if strict. An operation that a
     line runs again with tensors of the same kind is kept once.
     """
-    rules = session.constraints if constraints is None else constraints
-    watching = _Watching(Holder(session, rules, strict), name)
-    try:
-        with watching:
-            yield
-    finally:
-        session.keep(CheckedGraph(name, "outside", tuple(watching.nodes)))
+    with Outside(session, constraints=constraints, strict=strict, name=name).watched():
+        yield
 
 
-class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Dynamo compiles although this mode is on, which it does not for others."""
-        return True
+class Outside:
+    """What runs outside of any graph, in any number of calls and threads."""
 
-    def __init__(self, holder: Holder, name: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.holder, self.name = holder, name
-        self.nodes: list[GraphNode] = []
+    def __init__(
+        self,
+        session: Session,
+        *,
+        constraints: Sequence[Constraint] | None = None,
+        strict: bool = False,
+        name: str = "outside",
+    ) -> None:
+        rules = session.constraints if constraints is None else constraints
+        self.holder, self.name = Holder(session, rules, strict), name
+        self._nodes: list[GraphNode] = []
         self._known: set[Any] = set()
         self._counts: dict[str, int] = {}
+        self._lock = threading.Lock()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if not (is_inside_graph() or is_compiling() or str(func) in _NOT_COUNTED):
-            self._look_at(str(func), result)
-        return result
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Within, operations of this thread are looked at."""
+        try:
+            with _Watching(self):
+                yield
+        finally:
+            with self._lock:
+                nodes = tuple(self._nodes)
+            self.holder.session.keep(CheckedGraph(self.name, "outside", nodes))
 
-    def _look_at(self, op: str, result: Any) -> None:
+    def look_at(self, op: str, result: Any) -> None:
         tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
         site = CallSite()
         facts = tuple(facts_of(tensor) for tensor in tensors if not is_fake(tensor))
-        if site.is_of_graph or len(facts) < len(tensors) or (op, site.source, facts) in self._known:
+        if site.is_of_graph or len(facts) < len(tensors) or not self._is_new(op, site.source, facts):
             return
-        self._known.add((op, site.source, facts))
         path, kind = site.module()
         node = GraphNode(
             name=self._name_of(op),
@@ -86,11 +91,36 @@ class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
             source=site.source,
             known_as=site.known_as(op),
         )
-        self.nodes.append(node)
+        with self._lock:
+            self._nodes.append(node)
         graph = CheckedGraph(self.name, "outside", (node,))
         self.holder.judge(*self.holder.session.find(graph, self.holder.constraints))
 
+    def _is_new(self, *fact: Any) -> bool:
+        with self._lock:
+            is_new = fact not in self._known
+            self._known.add(fact)
+        return is_new
+
     def _name_of(self, op: str) -> str:
         own = op.split(".")[1] if "." in op else op
-        count = self._counts[own] = self._counts.get(own, -1) + 1
+        with self._lock:
+            count = self._counts[own] = self._counts.get(own, -1) + 1
         return own if count == 0 else f"{own}_{count}"
+
+
+class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Dynamo compiles although this mode is on, which it does not for others."""
+        return True
+
+    def __init__(self, outside: Outside) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.outside = outside
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not (is_inside_graph() or is_compiling() or str(func) in _NOT_COUNTED):
+            self.outside.look_at(str(func), result)
+        return result

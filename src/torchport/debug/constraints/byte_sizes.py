@@ -39,3 +39,9 @@ def readable(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def more_than(count: int, limit: int) -> tuple[str, str]:
+    """Two amounts of which one is more than the other, for a reader; in bytes if they would read alike."""
+    texts = readable(count), readable(limit)
+    return texts if texts[0] != texts[1] else (f"{count:,} B", f"{limit:,} B")

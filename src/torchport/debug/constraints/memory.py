@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchport.debug.constraints.base import CheckedGraph, Constraint, Found
-from torchport.debug.constraints.byte_sizes import byte_count, readable
+from torchport.debug.constraints.byte_sizes import byte_count, more_than, readable
 from torchport.debug.constraints.peak import peak_memory
 from torchport.errors import UsageError
 
@@ -35,17 +35,17 @@ class MemoryConstraint(Constraint):
         for node in graph.nodes:
             for tensor in node.tensors:
                 if tensor.bytes > limit:
-                    size = f"{readable(tensor.bytes)} for a tensor of shape {tensor.shape}"
-                    yield self.violated_by(node, f"{size}, more than {readable(limit)}")
+                    size, most = more_than(tensor.bytes, limit)
+                    message = f"{size} for a tensor of shape {tensor.shape}, more than {most}"
+                    yield self.violated_by(node, message)
 
     def _check_peak(self, graph: CheckedGraph, limit: int) -> Iterator[Found]:
         peak = peak_memory(graph)
         if peak.node is None or peak.bytes <= limit:
             return
         largest = ", ".join(f"{one.node} {readable(one.bytes)}" for one in peak.living[:3])
-        message = (
-            f"peak memory of the {graph.stage} graph is {readable(peak.bytes)}, more than {readable(limit)}"
-        )
+        size, most = more_than(peak.bytes, limit)
+        message = f"peak memory of the {graph.stage} graph is {size}, more than {most}"
         yield self.violated_by(peak.node, f"{message}; the largest then alive: {largest}")
 
 

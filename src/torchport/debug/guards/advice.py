@@ -70,6 +70,9 @@ BREAKS: tuple[Advice, ...] = (
 IN_LOOP = " The break is inside a loop, so the whole function runs uncompiled."
 
 RECOMPILATIONS: tuple[Advice, ...] = (
+    Advice(r"^tensor '.*\b_parameters\['(?P<name>[^']+)'\]' requires_grad mismatch",
+           "The parameter `{name}` was frozen or unfrozen (requires_grad_) after it was compiled, which takes a graph "
+           "each: freeze what is to be frozen before the first call."),
     Advice(r"^tensor '.*\b_parameters\[", ""),
     Advice(r"^tensor '.+' size mismatch at index \d+\. expected (?:[01], actual \d+|\d+, actual [01])$",
            "Dynamo always compiles the sizes 0 and 1 apart from others, so one more graph for them is normal."),

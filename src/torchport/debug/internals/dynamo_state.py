@@ -42,6 +42,15 @@ def backend_name(compiler: Any) -> str:
     return _own_name(compiler) or type(compiler).__name__
 
 
+def named_backend(compiler: Any) -> Any:
+    """The name of a backend, if torch has one of that name; otherwise the backend itself, as the user gave it."""
+    name = backend_name(compiler)
+    if name in torch._dynamo.list_backends(exclude_tags=()):  # type: ignore[no-untyped-call]
+        return name
+    compiler = innermost_backend(compiler)
+    return getattr(compiler, "compiler_fn", compiler)
+
+
 def _own_name(compiler: Any) -> str:
     """The name of a backend; "" if it is an object without one, which torch names by its address."""
     name = str(getattr(compiler, "compiler_name", None) or getattr(compiler, "__name__", ""))

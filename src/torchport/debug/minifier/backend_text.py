@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -20,10 +20,35 @@ class ObjectText:
     expression: str
 
 
+@dataclass(frozen=True)
+class BackendOfFile:
+    """A backend that `file.py:NAME` names: what is there, or what it makes when it is called without arguments."""
+
+    spec: str
+    backend: Callable[..., Any] = field(compare=False)
+    is_made: bool
+    """Whether the name must be called to have it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.backend(*args, **kwargs)
+
+    def text(self) -> ObjectText:
+        place, _, name = self.spec.rpartition(":")
+        expression = f"{name}()" if self.is_made else name
+        if not place.endswith(".py"):
+            return ObjectText(_imports(place, name), expression)
+        file = Path(place).resolve()
+        return ObjectText(
+            (f"sys.path.insert(0, {str(file.parent)!r})", f"from {file.stem} import {name}"), expression
+        )
+
+
 def text_of(value: str | Callable[..., Any]) -> ObjectText:
     """How to have a backend, or a function of the user's, in another process. UsageError if there is no way."""
     if isinstance(value, str):
         return ObjectText((), repr(value))
+    if isinstance(value, BackendOfFile):
+        return value.text()
     module, name = _home(value)
     if name is not None and _found(module, name) is value:
         return ObjectText(_imports(module, name.partition(".")[0]), name)

@@ -39,6 +39,9 @@ COMPARES = """
 def main():
     found = results(compiled(), inputs())
     expected = results({reference})
+    if found.keys() != expected.keys():
+        print(f"{{KIND}}: {{', '.join(sorted(found.keys() ^ expected.keys()))}}")
+        sys.exit(1)
     for name, value in expected.items():
         try:
             torch.testing.assert_close({value}, value, {tolerance}, equal_nan=True)

@@ -62,11 +62,13 @@ def in_child(function: Callable[[], T], limit: float) -> Ended[T]:
             os.close(reading)
             _work(function, writing, printed)
         os.close(writing)
-        answer = _read(reading, time.monotonic() + limit)
-        if answer is None:
-            with suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        answer = None
+        try:
+            answer = _read(reading, time.monotonic() + limit)
+        finally:  # Ctrl-C does not reach a process with a session of its own.
+            if answer is None:
+                _kill(child)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         printed.seek(0)
         text = printed.read().decode(errors="replace")[-4000:]
     if answer is None:
@@ -75,6 +77,13 @@ def in_child(function: Callable[[], T], limit: float) -> Ended[T]:
         return Ended(status=status, printed=text)
     ended: Ended[T] = pickle.loads(answer)
     return ended
+
+
+def _kill(child: int) -> None:
+    """Ends a child with all that it has started; one that has no session of its own yet has started nothing."""
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError):
+            kill(child, signal.SIGKILL)
 
 
 def _work(function: Callable[[], T], writing: int, printed: BinaryIO) -> NoReturn:

@@ -65,12 +65,17 @@ def names_a_dtype(case: GraphCase) -> bool:
 def mismatches(
     eager: dict[str, Any], truth: dict[str, Any] | None, found: dict[str, Any]
 ) -> Iterator[Mismatch]:
-    """The values that are wrong; a truth that is not known is left out of account."""
+    """The values that are wrong; a truth that is not known is left out of account.
+
+    What eager PyTorch does not have is wrong, too: another output, an input that it does not write to.
+    """
     for name, golden in eager.items():
         exact = None if truth is None else truth.get(name)
         wrong = _mismatch(name, golden, exact, found.get(name))
         if wrong is not None:
             yield wrong
+    for name in found.keys() - eager.keys():
+        yield Mismatch(name, "exact", math.inf, 0.0, math.inf)
 
 
 def _mismatch(name: str, golden: Any, truth: Any, value: Any) -> Mismatch | None:

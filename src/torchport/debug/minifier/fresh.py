@@ -42,6 +42,10 @@ def run_fresh(script: Path, failure: Failure, limit: float) -> FreshRun:
         os.killpg(process.pid, signal.SIGKILL)
         stdout, stderr = process.communicate()
         return FreshRun(failure.kind == "hang", None, stdout, stderr)
+    except BaseException:  # Ctrl-C does not reach a process with a session of its own.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
     is_alike = _is_alike(failure, process.returncode, stdout, stderr)
     return FreshRun(is_alike, process.returncode, stdout, stderr)
 

@@ -17,6 +17,7 @@ from torchport.debug.minifier.checks import Check
 from torchport.debug.minifier.child import Ended, can_fork, in_child
 from torchport.debug.minifier.failure import Failure
 from torchport.errors import CompileError
+from torchport.explain.repro import counted
 
 T = TypeVar("T")
 REPEATS = 5
@@ -76,7 +77,8 @@ class Laboratory:
     def failure_of(self, case: GraphCase) -> Failure | None:
         """One try. CompileError if the check itself raises."""
         self.queries += 1
-        self.say(f"try {self.queries}: {len(case.operations)} operations, {case.elements} numbers")
+        sizes = f"{counted(len(case.operations), 'operation')}, {counted(case.elements, 'number')}"
+        self.say(f"try {self.queries}: {sizes}")
         ended = self.run(lambda: self.check.failure_of(case))
         if ended.is_late:
             return failure.of_hang(self.limit)

@@ -23,7 +23,7 @@ from torchport.debug.minifier.fresh_check import FreshCheck
 from torchport.debug.minifier.laboratory import REPEATS, Laboratory
 from torchport.debug.minifier.recording import record
 from torchport.debug.minifier.result import MinifiedGraph
-from torchport.debug.minifier.script import Script
+from torchport.debug.minifier.script import TENSORS, Script
 from torchport.debug.minifier.smaller import plainest_values, smallest_sizes
 from torchport.debug.minifier.stages import Stage, find_stage
 from torchport.debug.nodes import full_name
@@ -110,7 +110,17 @@ class Minifier:
         If the smallest does not fail there, the next larger one is tried, and so on; that is said in the notes, and so
         is it if none fails.
         """
-        smallest, target = self.minify(), Path(path)
+        self.minify()
+        target = Path(path)
+        try:
+            return self._proven_script(target)
+        except KeyboardInterrupt:
+            for unproven in (target, target.with_suffix(TENSORS)):
+                unproven.unlink(missing_ok=True)
+            raise
+
+    def _proven_script(self, target: Path) -> MinifiedGraph:
+        smallest = self.minify()
         different = {canonical_text(case): case for case in self._steps}
         run: FreshRun | None = None
         for case in reversed(different.values()):

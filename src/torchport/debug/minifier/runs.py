@@ -10,7 +10,7 @@ import torch
 
 from torchport.debug.constraints.base import Constraint, Violation
 from torchport.debug.minifier import failure as failures
-from torchport.debug.minifier.captured import graphs_of
+from torchport.debug.minifier.captured import Captured, graphs_of
 from torchport.debug.minifier.case import case_of
 from torchport.debug.minifier.checks import Backend, BackendCheck, ConstraintCheck
 from torchport.debug.minifier.child import can_fork
@@ -21,6 +21,7 @@ from torchport.debug.minifier.reading import read_script
 from torchport.debug.minifier.result import MinifiedGraph
 from torchport.debug.minifier.script import Script
 from torchport.errors import CompileError
+from torchport.explain.repro import counted
 
 REPROS = "repros"
 SMALLEST = "smallest_"
@@ -89,21 +90,38 @@ def minify_model(
     say: Say = lambda text: None,
 ) -> MinifiedGraph:
     """Minifies the first graph of a model that fails with a backend. CompileError if none does."""
-    graphs = graphs_of(model, args, kwargs or {})
-    for case in graphs:
-        say(f"looking at a graph of {len(case.operations)} operations")
+    graphs = [Captured(case, backend) for case in graphs_of(model, args, kwargs or {})]
+    return minify_first(graphs, out=out, limit=limit, say=say)
+
+
+def minify_first(
+    graphs: Sequence[Captured], *, out: Path, limit: float = LIMIT, say: Say = lambda text: None
+) -> MinifiedGraph:
+    """Minifies the first graph that fails with its backend. CompileError if none does."""
+    for one in graphs:
+        case, backend = one.case, one.backend
+        say(f"looking at a graph of {counted(len(case.operations), 'operation')}")
         found = Laboratory(BackendCheck(backend), limit, can_fork(case.inputs)).failure_of(case)
         if found is not None:
             minifier = Minifier(case.module, case.inputs, found, backend, limit=limit, say=say)
             return minifier.generate_repro_script(out)
-    raise CompileError("TP1046", f"none of the {len(graphs)} graphs of the model fails")
+    raise CompileError("TP1046", f"{counted(len(graphs), 'graph')} looked at, and none fails by itself")
+
+
+def has_scripts(folder: Path) -> bool:
+    """Whether a run has kept a script of a whole graph."""
+    return bool(_whole_graphs(folder))
+
+
+def _whole_graphs(folder: Path) -> list[Path]:
+    scripts = sorted(folder.glob(f"{REPROS}/*.py"))
+    return [path for path in scripts if not path.name.startswith(SMALLEST)]
 
 
 def _script(target: Path) -> Path:
     if target.is_file():
         return target
-    scripts = sorted(target.glob(f"{REPROS}/*.py")) if target.is_dir() else []
-    whole = [path for path in scripts if not path.name.startswith(SMALLEST)]
+    whole = _whole_graphs(target)
     if not whole:
         raise CompileError("TP1048", f"{target} has no script of a graph that fails", where=str(target))
     return whole[0]

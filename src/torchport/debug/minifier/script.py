@@ -25,6 +25,8 @@ from torchport.trace.writing import write_tensors
 
 NEEDED = "# What the graph and its backend need."
 """The line of a script before the imports that a user, or a backend, has brought."""
+TENSORS = ".safetensors"
+"""How the name of the file with the tensors of a script ends."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Script:
         body, needed = _body(self)
         inputs = inputs_source(self.case.names, self.case.inputs, values)
         tensors = values.saved
-        file = path.with_suffix(".safetensors")
+        file = path.with_suffix(TENSORS)
         if tensors:
             write_tensors(file, tensors, {"format": "pt"})
         else:
