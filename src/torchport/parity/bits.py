@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
+from torchport.parity.dtypes import name_of
+
 if TYPE_CHECKING:
     import torch
 
@@ -33,12 +35,10 @@ def bits_of(tensor: torch.Tensor) -> np.ndarray:
     """The elements of a tensor, flat, as `numbers` takes them; not copied if they lie in memory in a row."""
     import torch
 
-    flat = tensor.detach().cpu().resolve_conj().resolve_neg().reshape(-1).contiguous()
-    # A tensor of one element counts as contiguous whatever its stride, and torch will not view that.
-    flat = flat.as_strided(flat.shape, (1,))
-    integers = _AS_INTEGERS.get(str(tensor.dtype).removeprefix("torch."))
-    elements: np.ndarray = (flat if integers is None else flat.view(getattr(torch, integers))).numpy()
-    return elements
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    integers = _AS_INTEGERS.get(name_of(tensor.dtype))
+    elements: np.ndarray = (plain if integers is None else plain.view(getattr(torch, integers))).numpy()
+    return elements.reshape(-1)
 
 
 def numbers(bits: np.ndarray, dtype: str) -> np.ndarray:

@@ -113,8 +113,9 @@ class HeldTrace(Trace):
 
 
 def in_a_row(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as a file would hold it; copied only if it is on another device, or not in a row itself."""
-    return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    """The tensor as a file would hold it: the very same one, if it is on the CPU and in a row itself."""
+    plain = tensor.detach() if tensor.requires_grad else tensor
+    return plain.cpu().resolve_conj().resolve_neg().contiguous()
 
 
 def _open(path: Path) -> Any:

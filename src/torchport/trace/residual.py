@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 _CHUNK = 1 << 17
@@ -12,11 +14,20 @@ def residual(golden: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
     """`truth - golden` in float32, 0 where one of them is not finite; None if the two cannot be compared."""
     if not golden.is_floating_point() or golden.shape != truth.shape:
         return None
+    true, value = truth.detach().cpu().reshape(-1), golden.detach().cpu().reshape(-1)
+    if value.numel() <= _CHUNK:
+        return _difference(true, value).view(golden.shape)
     distance = torch.empty(golden.shape, dtype=torch.float32)
-    given = (truth.detach().cpu().double(), golden.detach().cpu(), distance)
-    for true, value, place in zip(*(torch.split(one.reshape(-1), _CHUNK) for one in given), strict=True):
-        difference = true - value
-        if not difference.sum().isfinite():
-            difference.nan_to_num_(0.0, posinf=0.0, neginf=0.0)
-        place.copy_(difference)
+    parts = (torch.split(flat, _CHUNK) for flat in (true, value, distance.view(-1)))
+    for true_part, value_part, place in zip(*parts, strict=True):
+        place.copy_(_difference(true_part, value_part))
     return distance
+
+
+def _difference(true: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    wide = value.to(torch.float64, copy=True)
+    difference = torch.sub(true.double(), wide, out=wide)
+    narrow = difference.float()
+    if math.isfinite(narrow.sum().item()):
+        return narrow
+    return difference.nan_to_num_(0.0, posinf=0.0, neginf=0.0).float()
