@@ -95,7 +95,7 @@ class Comparison:
 
     def _captured(self) -> list[CapturedGraph]:
         with observing.compiling(is_observed=True):
-            capturing = Capturing(self.route.decompositions)
+            capturing = Capturing(self.route.decompositions, self.whole.copy_of_weight)
             model: Any = torch.compile(self.whole.model, backend=capturing.backend, dynamic=False)
             try:
                 self.whole.run(model)

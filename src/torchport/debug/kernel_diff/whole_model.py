@@ -42,13 +42,22 @@ class ModelRun:
     """Of a run in float64: which operations have no kernel in float64, and how they were computed."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class WholeModel:
     model: nn.Module
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     gradients: bool
     loss: Loss | None
+    before: Before | None = None
+    """The weights as they are before each run of a comparison."""
+
+    def keep_weights(self) -> None:
+        """Notes the weights as they are now; called before a comparison, since users may have changed them."""
+        self.before = Before.of(self.model, self.before)
+
+    def copy_of_weight(self, tensor: Tensor) -> Tensor | None:
+        return None if self.before is None else self.before.copy_of(tensor)
 
     def run(self, call: Callable[..., Any] | None = None) -> ModelRun:
         """One pass forward and, if gradients are compared, one back; the model is left as it was.
@@ -85,7 +94,7 @@ class WholeModel:
         given = self.args, dict(self.kwargs)
         args, kwargs = leaves.copied(given, lambda one: self._input(one, dtype))
         inputs = leaves.tensors((args, kwargs))
-        before = Before.of(self.model)
+        before = self.before or Before.of(self.model)
         try:
             result = call(*args, **kwargs)
             found = leaves.tensors(result)
