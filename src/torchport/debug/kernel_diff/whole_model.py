@@ -21,6 +21,7 @@ from torchport.candidates.losses import Loss, starts_of
 from torchport.capture.random_numbers import global_random_state, random_numbers_kept
 from torchport.capture.state import state_kept
 from torchport.debug.kernel_diff.captured import same_layout
+from torchport.debug.kernel_diff.results import Structure, dtype_of_numbers, values_of
 from torchport.debug.kernel_diff.route import synchronize
 from torchport.debug.kernel_diff.truth import InFloat64, NoFloat64
 from torchport.debug.kernel_diff.written import Before
@@ -31,7 +32,7 @@ SEED = 0
 @dataclass
 class ModelRun:
     outputs: list[Tensor] = field(default_factory=list)
-    structure: Any = ()
+    structure: Structure = ()
     gradients: dict[str, Tensor | None] = field(default_factory=dict)
     """By the name of a parameter or input."""
     written: dict[str, Tensor] = field(default_factory=dict)
@@ -97,8 +98,7 @@ class WholeModel:
         before = self.before or Before.of(self.model)
         try:
             result = call(*args, **kwargs)
-            found = leaves.tensors(result)
-            run = ModelRun([tensor.detach() for _, tensor in found], leaves.structure(result))
+            run = ModelRun(*values_of(result, dtype or self._dtype_of_numbers()))
             if self.gradients:
                 run.gradients = self._gradients(result, inputs)
             synchronize()
@@ -109,6 +109,10 @@ class WholeModel:
         finally:
             before.put_back()
         return run
+
+    def _dtype_of_numbers(self) -> torch.dtype:
+        given = [tensor for _, tensor in leaves.tensors((self.args, dict(self.kwargs)))]
+        return dtype_of_numbers(list(self.model.parameters()) or given)
 
     def _input(self, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
         is_float = tensor.is_floating_point()
