@@ -17,6 +17,7 @@ from torchport.debug.internals import observing
 from torchport.debug.kernel_diff import notes
 from torchport.debug.kernel_diff.candidate import CompiledPair, compile_pair, run_pair, runs_in_eager
 from torchport.debug.kernel_diff.captured import CapturedGraph, Capturing, graphs_in_order
+from torchport.debug.kernel_diff.cause import with_cause
 from torchport.debug.kernel_diff.deadline import within
 from torchport.debug.kernel_diff.judging import Judgement, judge
 from torchport.debug.kernel_diff.measuring import MeasuredGraph, Values
@@ -137,7 +138,7 @@ class Comparison:
         add_values(values, runs, self.name)
         judgement = self._judgement(values, measured, runs)
         given = (self.route.name, self.config.rules, self.arithmetic)
-        report = judge(judgement, *given, self.steps, out)
+        report = with_cause(judge(judgement, *given, self.steps, out), measured, self.steps)
         return notes.completed(report, self, measured, runs, out)
 
     def _measured(self, plan: GraphPlan, values: Values, scratch: Scratch) -> MeasuredGraph | None:
