@@ -191,6 +191,11 @@ class Comparison:
             for step in one.plan.steps:
                 call = call_of_step(one.plan, step, _parent(one.plan, step.node.name))
                 types[call.name] = (call.type, call.source, call.parent or self.name)
+        for path, why in notes.left_to_eager(model).items():
+            if path and path not in {part for one in measured for part in one.plan.parts}:
+                values.uncompared[path] = why
+                kind = type(model.get_submodule(path))
+                types[path] = (f"{kind.__module__}.{kind.__qualname__}", None, self.name)
         beside = calls_beside_outputs(model, runs, self.name)
         for call in beside:
             add_call(plan, call)
