@@ -9,13 +9,15 @@ import torch
 from functorch.compile import make_boxed_func  # type: ignore[import-untyped]
 from torch._dynamo.backends.common import aot_autograd
 
+from torchport.debug.adapters.capabilities import AcceleratorCapabilities
+
 Operation = Callable[..., Any]
 
 
 class Planted:
     """A backend with one wrong kernel: whatever `operation` is, `wrong` is computed in its place."""
 
-    capabilities = "one wrong kernel"
+    capabilities = AcceleratorCapabilities("planted")
     name = "planted"
 
     def __init__(self, operation: Operation | None = None, wrong: Operation | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,6 +137,55 @@ def test_a_wrong_kernel_is_found_by_node_and_line(
     assert culprit.operation is not None and culprit.operation.op == str(operation)
     file, _, number = (culprit.source or "").rpartition(":")
     assert line in linecache.getline(file, int(number))
+
+
+CAUSES = {
+    gelu_by_tanh: "approximate is 'tanh' where the model has 'none'",
+    other_eps: "eps is 3e-05 where the model has 1e-05",
+    other_scale: "other is 0.2501 where the model has 0.25",
+    not_transposed: "t is left out",
+    one_further: "self (relu) is rolled by -1 along axis 1",
+    other_axis: "dim is 1 where the model has -1",
+    relu_without_mask: "self (detach_2) left out",
+    gelu_backward_by_tanh: "approximate is 'tanh' where the model has 'none'",
+    softmax_backward_without_sum: None,
+}
+
+
+@pytest.mark.parametrize(
+    ("operation", "wrong", "layer"),
+    [fault[:3] for fault in FAULTS if fault[1] in CAUSES],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_the_cause_is_said_in_words_if_it_was_computed_and_gives_what_the_kernel_gave(
+    operation: Any, wrong: Callable[..., Any], layer: str
+) -> None:
+    torch.manual_seed(0)
+    config = ComparisonConfig(gradients=layer.startswith("backward"))
+    culprit = compared(Mixed(), Planted(operation, wrong), config).first_divergence
+    assert culprit is not None
+    texts, expected = [one.text for one in culprit.suggestions], CAUSES[wrong]
+    assert (not texts) if expected is None else (expected in texts)
+    assert all(one.explains > 0.99 for one in culprit.suggestions)
+
+
+def test_the_cause_of_one_of_several_results_is_said_in_the_report_that_is_kept(tmp_path: Path) -> None:
+    """The second result of a norm is its mean, here with the sign turned."""
+
+    def turned(*args: Any) -> Any:
+        out, mean, deviation = aten.native_layer_norm(*args)
+        return out, -mean, deviation
+
+    torch.manual_seed(0)
+    backend = Planted(aten.native_layer_norm.default, turned)
+    given = torch.randn(2, 16, 16)
+    harness = KernelDiffHarness(Mixed(), given, test_backend=backend)
+    diff = harness.compare(out=tmp_path)
+    culprit = diff.report.first_divergence
+    assert culprit is not None and culprit.layer == "norm/native_layer_norm"
+    (cause,) = culprit.suggestions
+    assert "the other sign" in cause.text and cause.text in diff.summary()
+    assert cause.text in (tmp_path / "report.json").read_text()
 
 
 def test_the_wrong_gradients_are_named_beside_the_node() -> None:

@@ -118,3 +118,41 @@ def test_what_comes_after_a_value_that_is_missing_is_said_in_a_graph_that_is_obs
 def test_no_bytes_at_all_are_refused() -> None:
     with pytest.raises(UsageError, match="observed_bytes"):
         ComparisonConfig(observed_bytes=0)
+
+
+def copied_weights(harness: KernelDiffHarness) -> list[Tensor]:
+    """What the graphs that were captured hold of the model's weights, as they are or turned."""
+    weights = list(harness._comparison.whole.model.parameters())
+    graphs = [plan.graph for plan in harness._comparison.compiled.plans]
+    held = [one for graph in graphs for one in graph.inputs if isinstance(one, Tensor)]
+    return [
+        one
+        for one in held
+        for weight in (*weights, *(weight.t() for weight in weights if weight.dim() == 2))
+        if one.shape == weight.shape and torch.equal(one, weight)
+    ]
+
+
+def test_weights_are_copied_once_whatever_is_run() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 4))
+    harness = KernelDiffHarness(model, torch.randn(32, 16), test_backend=Counting())
+    for _ in range(2):
+        assert harness.compare().report.status == "pass"
+        copies = harness._comparison.whole.before.copies  # type: ignore[union-attr]
+        held = copied_weights(harness)
+        assert len(held) > len(list(model.parameters()))
+        assert {one.data_ptr() for one in held} == {one.data_ptr() for one in copies.values()}
+        assert not {one.data_ptr() for one in held} & {one.data_ptr() for one in model.parameters()}
+
+
+def test_weights_that_a_user_has_changed_are_compared_as_they_are() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 8), nn.BatchNorm1d(8))
+    harness = KernelDiffHarness(model, torch.randn(32, 16), test_backend=Counting())
+    for _ in range(2):
+        kept = {name: one.clone() for name, one in model.state_dict().items()}
+        assert harness.compare().report.status == "pass"
+        assert all(torch.equal(one, kept[name]) for name, one in model.state_dict().items())
+        with torch.no_grad():
+            model[0].weight.mul_(1.5)

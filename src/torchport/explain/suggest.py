@@ -67,6 +67,13 @@ def suggest(
     return _most_believed(_explanations(suspect, node, others, wrong))
 
 
+def suggest_about(operation: BoundOperation) -> tuple[Suggestion, ...]:
+    """The best hypotheses, at most three, about an operation of which the candidate's result is known."""
+    if operation.observed is None:
+        return ()
+    return _most_believed(_by_operations(None, [operation]) or _by_a_factor(None, [operation]))
+
+
 def _explanations(
     suspect: Suspect, node: str | None, others: Others, wrong: WrongValue | None
 ) -> list[_Explanation]:
@@ -111,7 +118,7 @@ def _operations(
     return [operations[name] for name in reversed(list(operations)) if name in involved][:_MOST_OPERATIONS]
 
 
-def _by_operations(suspect: Suspect, operations: Sequence[BoundOperation]) -> list[_Explanation]:
+def _by_operations(suspect: Suspect | None, operations: Sequence[BoundOperation]) -> list[_Explanation]:
     """What the settings of the operations explain and, if that is not all, what their operands and results do."""
     found: list[_Explanation] = []
     for hypotheses in (hypotheses_about, hypotheses_about_values):
@@ -122,7 +129,7 @@ def _by_operations(suspect: Suspect, operations: Sequence[BoundOperation]) -> li
     return found
 
 
-def _by_a_factor(suspect: Suspect, operations: Iterable[BoundOperation]) -> list[_Explanation]:
+def _by_a_factor(suspect: Suspect | None, operations: Iterable[BoundOperation]) -> list[_Explanation]:
     found: list[_Explanation] = []
     for operation in operations:
         found += _that_hold(suspect, operation, result_scaled(operation), first_rank=0)
@@ -130,10 +137,11 @@ def _by_a_factor(suspect: Suspect, operations: Iterable[BoundOperation]) -> list
 
 
 def _that_hold(
-    suspect: Suspect, operation: BoundOperation, hypotheses: Iterable[Hypothesis], first_rank: int
+    suspect: Suspect | None, operation: BoundOperation, hypotheses: Iterable[Hypothesis], first_rank: int
 ) -> Iterator[_Explanation]:
-    """Those of the hypotheses about an operation that explain the difference."""
-    few = suspect.observed[suspect.key].numel() < FEW
+    """Those of the hypotheses about an operation that explain the difference, at the suspect's key or in its result."""
+    observed = operation.observed if suspect is None else suspect.observed[suspect.key]
+    few = observed is not None and observed.numel() < FEW
     for rank, hypothesis in enumerate(hypotheses, first_rank):
         if hypothesis.span and few:
             continue  # A number can be fitted to any few numbers, and would explain nothing.
@@ -143,7 +151,7 @@ def _that_hold(
             yield _explanation(left, rank, hypothesis.kind, text, node)
 
 
-def _tried(suspect: Suspect, operation: BoundOperation, hypothesis: Hypothesis) -> tuple[float, str]:
+def _tried(suspect: Suspect | None, operation: BoundOperation, hypothesis: Hypothesis) -> tuple[float, str]:
     """The share of the error that a hypothesis leaves, and its text with the number that was fitted."""
     if hypothesis.span is None:
         return _left(suspect, operation, hypothesis.compute), hypothesis.text
@@ -151,7 +159,9 @@ def _tried(suspect: Suspect, operation: BoundOperation, hypothesis: Hypothesis) 
     return best.left, hypothesis.text.format(value=f"{best.number:.6g}")
 
 
-def _left(suspect: Suspect, operation: BoundOperation, compute: Callable[..., Any], *numbers: float) -> float:
+def _left(
+    suspect: Suspect | None, operation: BoundOperation, compute: Callable[..., Any], *numbers: float
+) -> float:
     """The share of the error that is left if the operation has the computed result; 1 if that cannot be computed."""
     try:
         result = compute(*numbers)
@@ -159,8 +169,8 @@ def _left(suspect: Suspect, operation: BoundOperation, compute: Callable[..., An
         return 1.0
     if operation.observed is not None:
         return _not_nan(unexplained(operation.result, operation.observed, result))
-    predicted = predict(suspect, results={operation.node.name: result})
-    return 1.0 if predicted is None else _measured(suspect, predicted)
+    predicted = None if suspect is None else predict(suspect, results={operation.node.name: result})
+    return 1.0 if suspect is None or predicted is None else _measured(suspect, predicted)
 
 
 def _measured(suspect: Suspect, predicted: torch.Tensor) -> float:

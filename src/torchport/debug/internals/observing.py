@@ -20,6 +20,7 @@ NEEDS = (
     Need("Inductor's decompositions", "torch._inductor.decomposition", "select_decomp_table", _USE),
     Need("settings of Inductor", "torch._inductor.config", "patch", _USE),
     Need("settings of AOTAutograd", "torch._functorch.config", "enable_autograd_cache", _USE),
+    Need("recurrent layers", "torch._dynamo.config", "allow_rnn", "saying why there is no graph of nn.LSTM"),
     Need("count of kernels", "torch._inductor.metrics", "generated_kernel_count", "counts of kernels"),
 )
 Compiled = Callable[..., Any]
@@ -98,6 +99,13 @@ def compile_by_inductor(
     before = metrics.generated_kernel_count
     compiled: Any = compile_fx_inner(graph, list(inputs), is_backward=is_backward)
     return lambda *given: compiled(list(given)), metrics.generated_kernel_count - before
+
+
+def leaves_recurrent_layers_to_eager() -> bool:
+    """Whether Dynamo makes no graph of `nn.LSTM` and its like, as it does by default."""
+    import torch._dynamo.config as dynamo
+
+    return not getattr(dynamo, "allow_rnn", True)
 
 
 def is_inductor(backend: Any) -> bool:

@@ -42,6 +42,8 @@ class Capturing:
     """A backend that runs graphs as eager PyTorch does, and keeps them in the order in which they first run."""
 
     decompositions: Mapping[Any, Any]
+    copy_of: Callable[[Tensor], Tensor | None] = lambda tensor: None
+    """A copy of a tensor that is there already and is not written to, if there is one."""
     graphs: list[CapturedGraph] = field(default_factory=list)
     _count: int = 0
 
@@ -60,7 +62,7 @@ class Capturing:
 
             def run(*given: Any) -> Any:
                 if graph.runs == 0:
-                    graph.inputs = tuple(same_layout(one) for one in given)
+                    graph.inputs = tuple(self._copied(one, graph) for one in given)
                     self.graphs.append(graph)
                 graph.runs += 1
                 return torch.fx.Interpreter(graph.module).run(*given)
@@ -68,6 +70,11 @@ class Capturing:
             return run
 
         return compile
+
+    def _copied(self, value: Any, graph: CapturedGraph) -> Any:
+        may_share = isinstance(value, Tensor) and not any(map(_is_mutable, graph.module.graph.nodes))
+        known = self.copy_of(value) if may_share else None
+        return same_layout(value) if known is None else known
 
 
 def without_dead_code(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -93,9 +100,13 @@ def same_layout(value: Any) -> Any:
         return tensor.clone()
     start, strides = tensor.storage_offset(), tensor.stride()
     ahead = min(start, start % ALIGNED + ALIGNED)
-    reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True))
-    memory = torch.as_strided(tensor, (ahead + reach,), (1,), start - ahead).clone()
+    memory = torch.as_strided(tensor, (ahead + reach(tensor),), (1,), start - ahead).clone()
     return torch.as_strided(memory, tensor.shape, strides, ahead)
+
+
+def reach(tensor: Tensor) -> int:
+    """How many elements of memory a tensor that is not empty goes over."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def graphs_in_order(graphs: list[CapturedGraph]) -> Iterator[CapturedGraph]:

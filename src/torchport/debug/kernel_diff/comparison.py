@@ -17,6 +17,7 @@ from torchport.debug.internals import observing
 from torchport.debug.kernel_diff import notes
 from torchport.debug.kernel_diff.candidate import CompiledPair, compile_pair, run_pair, runs_in_eager
 from torchport.debug.kernel_diff.captured import CapturedGraph, Capturing, graphs_in_order
+from torchport.debug.kernel_diff.cause import with_cause
 from torchport.debug.kernel_diff.deadline import within
 from torchport.debug.kernel_diff.judging import Judgement, judge
 from torchport.debug.kernel_diff.measuring import MeasuredGraph, Values
@@ -95,7 +96,7 @@ class Comparison:
 
     def _captured(self) -> list[CapturedGraph]:
         with observing.compiling(is_observed=True):
-            capturing = Capturing(self.route.decompositions)
+            capturing = Capturing(self.route.decompositions, self.whole.copy_of_weight)
             model: Any = torch.compile(self.whole.model, backend=capturing.backend, dynamic=False)
             try:
                 self.whole.run(model)
@@ -137,7 +138,7 @@ class Comparison:
         add_values(values, runs, self.name)
         judgement = self._judgement(values, measured, runs)
         given = (self.route.name, self.config.rules, self.arithmetic)
-        report = judge(judgement, *given, self.steps, out)
+        report = with_cause(judge(judgement, *given, self.steps, out), measured, self.steps)
         return notes.completed(report, self, measured, runs, out)
 
     def _measured(self, plan: GraphPlan, values: Values, scratch: Scratch) -> MeasuredGraph | None:
@@ -190,6 +191,11 @@ class Comparison:
             for step in one.plan.steps:
                 call = call_of_step(one.plan, step, _parent(one.plan, step.node.name))
                 types[call.name] = (call.type, call.source, call.parent or self.name)
+        for path, why in notes.left_to_eager(model).items():
+            if path and path not in {part for one in measured for part in one.plan.parts}:
+                values.uncompared[path] = why
+                kind = type(model.get_submodule(path))
+                types[path] = (f"{kind.__module__}.{kind.__qualname__}", None, self.name)
         beside = calls_beside_outputs(model, runs, self.name)
         for call in beside:
             add_call(plan, call)

@@ -62,6 +62,7 @@ class KernelDiffHarness:
         """
         place = None if out is None else Path(out)
         with alone():
+            self._comparison.whole.keep_weights()
             if not self._is_prepared:
                 self._comparison.prepare()
                 self._is_prepared = True

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchport.arithmetic.permitted import permitting
+from torchport.debug.internals import observing
 from torchport.debug.kernel_diff.measuring import MeasuredGraph
 from torchport.debug.kernel_diff.steps import outputs_of
 from torchport.debug.kernel_diff.whole_values import WholeRuns
@@ -44,7 +45,8 @@ def completed(
         names = ", ".join(one.plan.graph.name for one in eager)
         found.append(f"eager PyTorch computed every operation of {names}: nothing is proven of it")
     if not measured:
-        stopped = stopped or NO_GRAPH
+        why = next(iter(left_to_eager(comparison.whole.model).values()), None)
+        stopped = stopped or "; ".join(filter(None, (NO_GRAPH, why)))
     is_proven = stopped is None and report.status == "pass"
     status = report.status if is_proven or report.first_divergence is not None else "error"
     update: dict[str, Any] = {"notes": tuple(found), "stopped": stopped, "status": status}
@@ -52,6 +54,18 @@ def completed(
     if out is not None and report.report is not None:
         report.write(Path(report.report))
     return report
+
+
+def left_to_eager(model: nn.Module) -> dict[str, str]:
+    """By path, the modules that torch.compile leaves to eager PyTorch, and why."""
+    if not observing.leaves_recurrent_layers_to_eager():
+        return {}
+    return {
+        path: f"torch.compile leaves {type(module).__name__} to eager PyTorch, unless torch._dynamo.config.allow_rnn"
+        " is set"
+        for path, module in model.named_modules()
+        if isinstance(module, nn.RNNBase)
+    }
 
 
 def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[str]:

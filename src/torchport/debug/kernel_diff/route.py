@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from torchport.debug.backends.choosing import chosen
 from torchport.debug.internals import observing
 from torchport.debug.kernel_diff.captured import Stage, same_layout
-from torchport.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,12 @@ class Route:
     says_it_runs_no_kernels: bool = False
     arithmetic: str | None = None
     """The class of arithmetic that it declares."""
+    own_decompositions: Mapping[Any, Any] = field(default_factory=dict)
+    """How it wants operations taken apart."""
 
     @property
     def decompositions(self) -> Mapping[Any, Any]:
-        return observing.inductor_decompositions() if self.is_inductor else {}
+        return observing.inductor_decompositions() if self.is_inductor else self.own_decompositions
 
     def compile(self, module: torch.fx.GraphModule, given: Sequence[Any], stage: Stage) -> CompiledGraph:
         """What the backend makes of a copy of `module`, which takes what is given."""
@@ -60,35 +62,22 @@ class Route:
 
 def route_of(backend: Any) -> Route:
     """The route into a backend, which is a name, a function as torch.compile takes it, or an adapter."""
-    if observing.is_inductor(backend):
-        return Route("inductor", backend, observing.backend_of_name("inductor"), is_inductor=True)
-    if isinstance(backend, str):
-        return Route(backend, backend, _of_name(backend))
-    capabilities = getattr(backend, "capabilities", None)
-    if capabilities is not None and callable(getattr(backend, "compile", None)):
-        return Route(
-            name=str(getattr(backend, "name", type(backend).__name__)),
-            backend=backend,
-            compile_aten=backend.compile,
-            says_it_runs_no_kernels=not getattr(backend, "runs_kernels", True),
-            arithmetic=getattr(capabilities, "arithmetic", None),
-        )
-    if not callable(backend):
-        raise UsageError(
-            "TP1020", f"{backend!r} is no backend", fix="give a name, a function(gm, inputs) or an adapter"
-        )
-    name = getattr(backend, "__name__", None) or type(backend).__name__
-    return Route(str(name), backend, backend)
-
-
-def _of_name(name: str) -> Callable[..., Any]:
-    try:
-        return observing.backend_of_name(name)
-    except Exception as error:
-        known = ", ".join(observing.names_of_backends())
-        raise UsageError(
-            "TP1020", f"torch.compile knows no backend {name!r}", fix=f"it knows {known}"
-        ) from error
+    found = chosen(backend)
+    plain = found.plain
+    if observing.is_inductor(plain):
+        return Route("inductor", plain, observing.backend_of_name("inductor"), is_inductor=True)
+    if isinstance(plain, str):
+        return Route(found.name, plain, observing.backend_of_name(plain))
+    capabilities = getattr(plain, "capabilities", None)
+    is_adapter = capabilities is not None and callable(getattr(plain, "compile", None))
+    return Route(
+        name=found.name,
+        backend=plain,
+        compile_aten=plain.compile if is_adapter else plain,
+        says_it_runs_no_kernels=is_adapter and not getattr(plain, "runs_kernels", True),
+        arithmetic=getattr(capabilities, "arithmetic", None) if is_adapter else None,
+        own_decompositions=getattr(plain, "decompositions", None) or {},
+    )
 
 
 def synchronize() -> None:

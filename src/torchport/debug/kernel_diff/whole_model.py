@@ -21,6 +21,7 @@ from torchport.candidates.losses import Loss, starts_of
 from torchport.capture.random_numbers import global_random_state, random_numbers_kept
 from torchport.capture.state import state_kept
 from torchport.debug.kernel_diff.captured import same_layout
+from torchport.debug.kernel_diff.results import Structure, dtype_of_numbers, values_of
 from torchport.debug.kernel_diff.route import synchronize
 from torchport.debug.kernel_diff.truth import InFloat64, NoFloat64
 from torchport.debug.kernel_diff.written import Before
@@ -31,7 +32,7 @@ SEED = 0
 @dataclass
 class ModelRun:
     outputs: list[Tensor] = field(default_factory=list)
-    structure: Any = ()
+    structure: Structure = ()
     gradients: dict[str, Tensor | None] = field(default_factory=dict)
     """By the name of a parameter or input."""
     written: dict[str, Tensor] = field(default_factory=dict)
@@ -42,13 +43,22 @@ class ModelRun:
     """Of a run in float64: which operations have no kernel in float64, and how they were computed."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class WholeModel:
     model: nn.Module
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     gradients: bool
     loss: Loss | None
+    before: Before | None = None
+    """The weights as they are before each run of a comparison."""
+
+    def keep_weights(self) -> None:
+        """Notes the weights as they are now; called before a comparison, since users may have changed them."""
+        self.before = Before.of(self.model, self.before)
+
+    def copy_of_weight(self, tensor: Tensor) -> Tensor | None:
+        return None if self.before is None else self.before.copy_of(tensor)
 
     def run(self, call: Callable[..., Any] | None = None) -> ModelRun:
         """One pass forward and, if gradients are compared, one back; the model is left as it was.
@@ -85,11 +95,10 @@ class WholeModel:
         given = self.args, dict(self.kwargs)
         args, kwargs = leaves.copied(given, lambda one: self._input(one, dtype))
         inputs = leaves.tensors((args, kwargs))
-        before = Before.of(self.model)
+        before = self.before or Before.of(self.model)
         try:
             result = call(*args, **kwargs)
-            found = leaves.tensors(result)
-            run = ModelRun([tensor.detach() for _, tensor in found], leaves.structure(result))
+            run = ModelRun(*values_of(result, dtype or self._dtype_of_numbers()))
             if self.gradients:
                 run.gradients = self._gradients(result, inputs)
             synchronize()
@@ -100,6 +109,10 @@ class WholeModel:
         finally:
             before.put_back()
         return run
+
+    def _dtype_of_numbers(self) -> torch.dtype:
+        given = [tensor for _, tensor in leaves.tensors((self.args, dict(self.kwargs)))]
+        return dtype_of_numbers(list(self.model.parameters()) or given)
 
     def _input(self, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
         is_float = tensor.is_floating_point()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torchport.candidates import leaves
 from torchport.capture import source
 from torchport.debug.kernel_diff.measuring import Values
+from torchport.debug.kernel_diff.results import described
 from torchport.debug.kernel_diff.whole_model import ModelRun
 from torchport.parity.dtypes import name_of
 from torchport.parity.result import Layer
@@ -48,7 +49,7 @@ def add_values(values: Values, runs: WholeRuns, root: str) -> None:
     for key, golden in keyed(runs.eager, root).items():
         values.own_golden[key] = values.golden[key] = golden
         if key in outputs and not is_same:
-            got, expected = (leaves.described(run.structure) for run in (runs.compiled, runs.eager))
+            got, expected = (described(run.structure) for run in (runs.compiled, runs.eager))
             values.reasons[key] = f"the compiled model returns {got} where {expected} was expected"
         elif key not in given:
             is_written = key in runs.eager.written

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchport.capture.torch_internals import without_modes
+from torchport.debug.kernel_diff.captured import reach, same_layout
 
 WRITTEN = "written "
 """What the names of such values begin with in a report."""
@@ -16,15 +17,40 @@ WRITTEN = "written "
 
 @dataclass(frozen=True)
 class Before:
-    """Copies of the weights of a model as they are before a run."""
+    """Copies of the weights of a model as they are before a run: one for a whole comparison.
+
+    A backend may write to any weight, behind torch's back, so that all have to be known.
+    """
 
     model: nn.Module
     copies: Mapping[str, Tensor]
+    places: Mapping[int, str]
+    """By the address of memory, the name of the weight that lies there."""
 
     @classmethod
-    def of(cls, model: nn.Module) -> Before:
+    def of(cls, model: nn.Module, known: Before | None = None) -> Before:
+        """What of `known`, an earlier one, is as the model is now, is not copied again."""
+        earlier = {} if known is None else known.copies
         with without_modes():
-            return cls(model, {name: one.detach().clone() for name, one in _weights(model).items()})
+            weights = _weights(model)
+            copies = {
+                name: earlier[name] if _is_same(earlier.get(name), one) else _copied(one)
+                for name, one in weights.items()
+            }
+            places = {_address(one): name for name, one in weights.items() if _is_plain(one)}
+        return cls(model, copies, places)
+
+    def copy_of(self, tensor: Tensor) -> Tensor | None:
+        """The copy of a weight, if a tensor is one of them, or a view of one, as it was; it must not be written to."""
+        name = self.places.get(_address(tensor)) if _is_plain(tensor) and tensor.numel() else None
+        if name is None:
+            return None
+        weight, copy = _weights(self.model)[name], self.copies[name]
+        start = tensor.storage_offset() - weight.storage_offset()
+        if start < 0 or start + reach(tensor) > reach(weight) or tensor.dtype != copy.dtype:
+            return None
+        view = torch.as_strided(copy, tensor.shape, tensor.stride(), copy.storage_offset() + start)
+        return view if _is_same(view, tensor) else None
 
     def written(self, given: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
         """By name, what was written to; of the inputs, `given` has what they were and what they are."""
@@ -38,17 +64,38 @@ class Before:
             }
 
     def put_back(self) -> None:
-        """Parameters as they were, which a forward pass has no business to write to."""
-        parameters = dict(self.model.named_parameters())
+        """Makes the weights what they were, so that the next run starts with them."""
         with without_modes(), torch.no_grad():
-            for name, parameter in parameters.items():
-                if name in self.copies and _is_changed(self.copies[name], parameter):
-                    parameter.data.copy_(self.copies[name])
+            for name, weight in _weights(self.model).items():
+                if name in self.copies and _is_changed(self.copies[name], weight):
+                    weight.data.copy_(self.copies[name])
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:
     found = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {name: one for name, one in found.items() if not one.is_meta and one.layout is torch.strided}
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor is its memory, and no class of somebody's."""
+    return type(tensor) in (Tensor, nn.Parameter, nn.Buffer) and tensor.layout is torch.strided
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _copied(weight: Tensor) -> Tensor:
+    copied: Tensor = same_layout(weight) if _is_plain(weight) else weight.detach().clone()
+    return copied
+
+
+def _is_same(copy: Tensor | None, now: Tensor) -> bool:
+    """Whether a copy is a tensor's as it is now, in its layout."""
+    if copy is None or copy.dtype != now.dtype or copy.device != now.device:
+        return False
+    is_alike = copy.shape == now.shape and copy.stride() == now.stride()
+    return is_alike and not _is_changed(copy, now)
 
 
 def _is_changed(before: Tensor, after: Tensor) -> bool:
