@@ -57,9 +57,10 @@ def bias_of(kind: str | None, columns: int = COLUMNS) -> Tensor | None:
     return values if kind == "each" else values.masked_fill(torch.rand(values.shape) > 0.7, -math.inf)
 
 
-def given(heads: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """A gradient of the result, queries, keys and values, of other sizes each."""
-    sizes = ((2, 4, ROWS, 6), (2, 4, ROWS, 8), (2, heads, COLUMNS, 8), (2, heads, COLUMNS, 6))
+def given(heads: int, name: str = "efficient") -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A gradient of the result, queries, keys and values, of other sizes each if the kernel takes that."""
+    width = 8 if name == "flash" else 6
+    sizes = ((2, 4, ROWS, width), (2, 4, ROWS, 8), (2, heads, COLUMNS, 8), (2, heads, COLUMNS, width))
     gradient, query, key, value = (torch.randn(size) for size in sizes)
     return gradient, query, key, value
 
@@ -101,7 +102,7 @@ def test_attention_by_definition_is_what_torch_defines(
     name: str, heads: int, bias: str | None, is_causal: bool, scale: float | None
 ) -> None:
     torch.manual_seed(0)
-    gradient, *tensors = given(heads)
+    gradient, *tensors = given(heads, name)
     added = bias_of(bias)
     forward, backward = KERNELS[name]
     args = call_forward(name, *tensors, bias=added, is_causal=is_causal)
@@ -128,8 +129,7 @@ def test_attention_by_definition_is_what_torch_defines(
 
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_logarithms_are_those_of_the_kernel_for_the_cpu(is_causal: bool) -> None:
-    _, query, key, value = (one.double() for one in given(4))
-    value = torch.randn(key.shape).double()
+    _, query, key, value = (one.double() for one in given(4, "flash"))
     expected = aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, is_causal)
     found = by_definition(KERNELS["overrideable"][0], (query, key, value), {"is_causal": is_causal})
     for one, other in zip(found[:2], expected, strict=True):
@@ -138,9 +138,7 @@ def test_logarithms_are_those_of_the_kernel_for_the_cpu(is_causal: bool) -> None
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_what_is_defined_has_the_shapes_that_the_schema_promises(name: str) -> None:
-    gradient, query, key, value = given(4)
-    if name == "flash":
-        value, gradient = torch.randn(key.shape), torch.randn(query.shape)
+    gradient, query, key, value = given(4, name)
     bias = None if name == "flash" else bias_of("each")
     forward, backward = KERNELS[name]
     args = call_forward(name, query, key, value, bias=bias, is_causal=False)

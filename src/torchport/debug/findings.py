@@ -54,11 +54,16 @@ class Findings:
     """Whether the backend took more than its time, and goes on in a thread that cannot be ended."""
 
     @contextmanager
-    def guards_watched(self, name: str) -> Iterator[None]:
-        """Within, breaks, guards and recompilations are gathered, or a note says why they cannot be."""
+    def guards_watched(self, name: str, *, other_backends: bool) -> Iterator[None]:
+        """Within, breaks, guards and recompilations are gathered, or a note says why they cannot be.
+
+        `other_backends` says whether it counts as a recompilation that a function was compiled for another one before.
+        """
         with ExitStack() as stack:
             try:
-                watch: Watch | None = stack.enter_context(GuardInspector().watch())
+                watch: Watch | None = stack.enter_context(
+                    GuardInspector().watch(other_backends=other_backends)
+                )
             except CompileError as error:
                 self.notes.append(f"guards and breaks are not known: {error.message}")
                 watch = None

@@ -124,7 +124,7 @@ class _Run:
         findings, options = self.findings, self.options
         backend = self.backend.with_session(findings.session, strict=options.strict)
         with (
-            findings.guards_watched(name),
+            findings.guards_watched(name, other_backends=False),
             findings.failures_kept("compile"),
             findings.steps.step("build", f"compiling {name} for {self.backend.name}"),
         ):

@@ -85,7 +85,7 @@ class _Run:
     def run(self, timeout_s: float | None) -> None:
         findings = self.findings
         with (
-            findings.guards_watched(self.name),
+            findings.guards_watched(self.name, other_backends=True),
             _watched(findings.session, self.graphs),
             findings.steps.step("run", f"running {self.path}"),
             _end_kept(findings),

@@ -97,14 +97,15 @@ class GuardInspector:
         return gathering.report(_name(function), 0, 0.0)
 
     @contextmanager
-    def watch(self, *compiled: Callable[..., Any]) -> Iterator[Watch]:
+    def watch(self, *compiled: Callable[..., Any], other_backends: bool = True) -> Iterator[Watch]:
         """All that is compiled meanwhile, by whom and for what backend ever, on all threads.
 
-        The graphs that the functions given here have already are listed too.
+        The graphs that the functions given here have already are listed too. A function that was compiled for another
+        backend before is compiled again; without `other_backends`, that does not count as a recompilation.
         """
         for function in compiled:
             _check_callable(function)
-        gathering = _gathering()
+        gathering = _gathering(only_own_backend=not other_backends)
         for function in compiled:
             gathering.earlier += _earlier(dynamo_state.uncompiled(function) or function)
         watch = Watch(gathering)

@@ -6,6 +6,7 @@ of its schema; None for what is no number of the model, such as seeds.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchport.capture.torch_internals import OpOverload
+from torchport.capture.torch_internals import OpOverload, without_modes
 
 aten = torch.ops.aten
-_PADDED_TO = 32
-"""Rows to a multiple of which the logarithms of CUDA's efficient kernel are padded, with infinity."""
 Given = Mapping[str, Any]
 """The arguments of a call by the names that the schema has for them."""
 
@@ -105,57 +104,40 @@ def _joined(gradient: Tensor, shared: Tensor) -> Tensor:
     return gradient.reshape(*batch, groups, heads // groups, rows, columns).sum(-3)
 
 
-def _results(func: OpOverload, given: Given) -> tuple[Any, ...]:
+def _results(func: OpOverload, given: Given) -> list[Tensor | None]:
     found = _forward(given)
-    found["output"] = _in_order_of(given["query"], found["output"], func)
     logarithms = found.pop("logsumexp")
     if given.get("compute_log_sumexp", True):
-        found["logsumexp"] = found["log_sumexp"] = _LOGARITHMS.get(func, _as_they_are)(logarithms)
-    return tuple(found.get(result.name) for result in func._schema.returns)
+        found["logsumexp"] = found["log_sumexp"] = logarithms
+    return [found.get(result.name) for result in func._schema.returns]
 
 
-def _gradients(func: OpOverload, given: Given) -> tuple[Any, ...]:
-    made = zip(_backward(given), (*(given[name] for name in ("query", "key", "value")), None), strict=True)
-    found = [one if like is None or one is None else _in_order_of(like, one, func) for one, like in made]
-    found = found[: len(func._schema.returns)]
+def _gradients(func: OpOverload, given: Given) -> list[Tensor | None]:
+    found = _backward(given)[: len(func._schema.returns)]
     wanted: Sequence[bool] = given.get("grad_input_mask") or [True] * len(found)
-    return tuple(one if is_wanted else None for one, is_wanted in zip(found, wanted, strict=True))
+    return [one if is_wanted else None for one, is_wanted in zip(found, wanted, strict=True)]
 
 
-def _in_order_of(like: Tensor, value: Tensor, func: OpOverload) -> Tensor:
-    """A value whose axes lie in memory in the order in which the kernel lays them: that of the operand, mostly."""
-    order = sorted(range(value.ndim), key=like.stride, reverse=True)
-    if func.overloadpacket in _ROWS_BEFORE_HEADS:
-        order = [0, 2, 1, 3]
-    back = sorted(range(value.ndim), key=order.__getitem__)
-    return value.permute(order).contiguous().permute(back)
+def _promised(func: OpOverload, given: Given) -> Sequence[Any]:
+    """What torch's rule for shapes says that the kernel returns; nothing if it has none."""
+    on_meta = {name: one.to("meta") if isinstance(one, Tensor) else one for name, one in given.items()}
+    try:
+        found: Sequence[Any] = func(**on_meta)
+    except (RuntimeError, NotImplementedError):
+        return ()
+    return found
 
 
-def _as_they_are(logarithms: Tensor) -> Tensor:
-    return logarithms
+def _laid_out(value: Tensor, like: Tensor) -> Tensor:
+    """A value as the kernel lays it out: logarithms of sums may have another axis, and rows that count for nothing."""
+    if value.shape != like.shape:
+        missing = like.shape[-1] - value.shape[-1] if like.ndim == value.ndim else 0
+        value = torch.nn.functional.pad(value, (0, max(missing, 0)), value=math.inf).reshape(like.shape)
+    made = torch.empty_strided(like.shape, like.stride(), dtype=value.dtype, device=value.device)
+    return made.copy_(value)
 
 
-def _padded(logarithms: Tensor) -> Tensor:
-    if torch.version.hip:
-        return logarithms
-    missing = -logarithms.shape[-1] % _PADDED_TO
-    return torch.nn.functional.pad(logarithms, (0, missing), value=math.inf)
-
-
-def _in_a_column(logarithms: Tensor) -> Tensor:
-    return logarithms.unsqueeze(-1)
-
-
-_ROWS_BEFORE_HEADS = (
-    aten._scaled_dot_product_efficient_attention,
-    aten._scaled_dot_product_efficient_attention_backward,
-)
-_LOGARITHMS: dict[OpOverload, Callable[[Tensor], Tensor]] = {
-    aten._scaled_dot_product_efficient_attention.default: _padded,
-    aten._scaled_dot_product_cudnn_attention.default: _in_a_column,
-}
-"""How a kernel lays out the logarithms of its sums if that is not `[batch, heads, rows]`."""
-_DEFINITIONS: dict[OpOverload, Callable[[OpOverload, Given], tuple[Any, ...]]] = {
+_DEFINITIONS: dict[OpOverload, Callable[[OpOverload, Given], list[Tensor | None]]] = {
     aten._scaled_dot_product_flash_attention.default: _results,
     aten._scaled_dot_product_flash_attention_backward.default: _gradients,
     aten._scaled_dot_product_efficient_attention.default: _results,
@@ -176,5 +158,11 @@ def by_definition(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, An
     """What a kernel for attention returns, in float64; NoDefinition if that is not known."""
     arguments = func._schema.arguments
     given = {one.name: one.default_value for one in arguments if one.has_default_value()}
-    given |= {one.name: value for one, value in zip(arguments, args, strict=False)}
-    return _DEFINITIONS[func](func, {**given, **kwargs})
+    given |= {one.name: value for one, value in zip(arguments, args, strict=False)} | dict(kwargs)
+    found = _DEFINITIONS[func](func, given)
+    with without_modes():
+        promised = _promised(func, given)
+    pairs = itertools.zip_longest(found, promised)
+    return tuple(
+        _laid_out(one, like) if one is not None and isinstance(like, Tensor) else one for one, like in pairs
+    )
