@@ -67,10 +67,11 @@ class _OwnEps(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        given = dict(kwargs or {})
-        if func in (torch.nn.functional.rms_norm, torch.rms_norm):
-            given |= dict(zip(("input", "normalized_shape", "weight", "eps"), args, strict=False))
-            if given.get("eps") is None:
-                given["eps"] = eps_of_rms_norm(self.dtypes.current)
-            args = ()
-        return func(*args, **given)
+        if func not in (torch.nn.functional.rms_norm, torch.rms_norm):
+            return func(*args, **(kwargs or {}))
+        given = dict(
+            zip(("input", "normalized_shape", "weight", "eps"), args, strict=False), **(kwargs or {})
+        )
+        if given.get("eps") is None:
+            given["eps"] = eps_of_rms_norm(self.dtypes.current)
+        return func(**given)

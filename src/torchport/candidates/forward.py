@@ -43,7 +43,6 @@ from torchport.runs.report import Report
 from torchport.trace.plan import input_key
 
 
-@older_objects_left_alone()
 def compare_forward(
     reference: nn.Module,
     candidate: Any,
@@ -65,11 +64,11 @@ def compare_forward(
     and the cause. With `state`, the buffers and inputs that the forward pass writes to are compared, too.
     """
     rules, allowed = rules_for(rtol, atol), find_arithmetic(arithmetic)
-    with alone():
-        pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
     steps = Steps()
-    with undisturbed(pair), torch.no_grad():
-        comparison = _run(pair, StateRuns.of(pair, state), steps, measured=rules is NOISE_FLOOR)
+    with older_objects_left_alone(), alone():
+        pair = pair_up(reference, candidate, args, kwargs, layers=layers, wish=map)
+        with undisturbed(pair), torch.no_grad():
+            comparison = _run(pair, StateRuns.of(pair, state), steps, measured=rules is NOISE_FLOOR)
     if not explain:
         comparison.subject = None
     place = None if out is None else Path(out)

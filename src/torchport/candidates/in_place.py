@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
 from torchport.candidates.identity import TensorIdentity, identity_of
 
 
-@dataclass(frozen=True)
-class HandedInput:
+class HandedInput(NamedTuple):
     """A tensor of the caller, what the call was given in its place, and what that was before the call."""
 
     original: Tensor

@@ -18,25 +18,25 @@ def remarks_on_kept_tensors(pair: ModelPair) -> list[str]:
 
     In float64 they are as they were kept: a candidate that computes them itself is measured as if they were exact.
     """
+    kept = list(_kept(pair.reference.model))
+    if not kept:
+        return []
     known = [tensor for model in pair.models[1:] for tensor in _all_tensors(model)]
-    names = [
-        name
-        for name, tensor in _kept(pair.reference.model)
-        if not any(_is_equal(tensor, one) for one in known)
-    ]
-    kept = ", ".join(dict.fromkeys(names))
-    return (
-        [f"the reference keeps {kept} outside of its weights: in float64 its values are exact"]
-        if kept
-        else []
-    )
+    names = [name for name, tensor in kept if not any(_is_equal(tensor, one) for one in known)]
+    if not names:
+        return []
+    listed = ", ".join(dict.fromkeys(names))
+    return [f"the reference keeps {listed} outside of its weights: in float64 its values are exact"]
 
 
 def _kept(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The tensors in attributes that have fewer digits than float64 and are no part of a weight, by name."""
+    held = [(path, tensors_held_by(module)) for path, module in model.named_modules()]
+    if not any(by_attribute for _, by_attribute in held):
+        return
     weights = {storage_id(tensor) for tensor in (*model.parameters(), *model.buffers())}
-    for path, module in model.named_modules():
-        for attribute, tensors in tensors_held_by(module).items():
+    for path, by_attribute in held:
+        for attribute, tensors in by_attribute.items():
             for tensor in tensors:
                 is_plain = tensor.layout == torch.strided and not tensor.is_meta
                 if is_plain and tensor.dtype in NARROW and storage_id(tensor) not in weights:

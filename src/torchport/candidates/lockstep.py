@@ -67,12 +67,15 @@ class LockStep(NotRepeated):
         written = {storage_id(one.handed) for one in given if identity_of(one.handed) != one.before}
         for key, index in at_places(step.outputs, self.plan.places[self.side].returned[call.name], places):
             golden, tensor = self.plan.value(key), tensors[index]
-            is_golden = is_equal(golden, tensor)
-            if is_golden or self._is_golden_in_another_form(key, tensor, is_last=step.parent is None):
+            is_golden, is_handed_on = is_equal(golden, tensor), self._is_handed_on(key, tensor)
+            # A golden tensor that was cast, or is a mask in another form, is no doing of an inner call that returns it.
+            # What the model itself returns must not be in another form.
+            is_changed = step.parent is None and kind_of(tensor) != kind_of(golden)
+            if is_golden or (is_handed_on and not is_changed):
                 self._write(key, golden)
             else:
                 self._write(key, tensor.detach(), copy=True)
-            result[index] = self._golden(key, tensor, is_golden, written)
+            result[index] = tensor if is_handed_on else self._golden(key, tensor, is_golden, written)
         returned = {storage_id(tensor) for tensor in result}
         for one in given:
             if one.handed is not one.original and storage_id(one.handed) in returned:
@@ -94,22 +97,14 @@ class LockStep(NotRepeated):
         """Whether a tensor is the golden one of this key, as it was handed out."""
         return self.handed.get(self.identities.of(tensor)) == self.plan.resolve(key)
 
-    def _is_golden_in_another_form(self, key: str, tensor: Tensor, *, is_last: bool) -> bool:
-        """Whether a call returns a golden tensor that was cast, or is a mask in another form, to be handed out.
-
-        That is no doing of an inner call that returns it. What the model itself returns must not be in another form.
-        """
-        is_changed = is_last and kind_of(tensor) != kind_of(self.plan.value(key))
-        return self._is_handed_on(key, tensor) and not is_changed
-
     def _golden(self, key: str, tensor: Tensor, is_golden: bool, written: Collection[int] = ()) -> Tensor:
-        """The golden tensor in the place of one that a call is given or returns, in the form of that one.
+        """The golden tensor in the place of another that a call is given or returns, in the form of that one.
 
         `is_golden` says whether that one has golden values, and `written` is the memory of the call's inputs that it
         has written to.
         """
         golden = self.plan.value(key)
-        if self._is_handed_on(key, tensor) or golden.shape != tensor.shape:
+        if golden.shape != tensor.shape:
             return tensor
         expected = tensor if is_golden else self._with_golden_values(tensor, golden, written)
         self._hand_out(expected, self.plan.resolve(key))

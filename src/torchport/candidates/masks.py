@@ -11,6 +11,8 @@ _EXCLUDES = -1e4
 
 def is_same_mask(golden: Tensor, candidate: Tensor) -> bool:
     """Whether two tensors are masks in different forms that let the same places through."""
+    if not _may_be_masks(golden, candidate):
+        return False
     allowed, others = _allowed(golden, candidate), _allowed(candidate, golden)
     return allowed is not None and others is not None and torch.equal(allowed, others.to(allowed.device))
 
@@ -20,6 +22,8 @@ def in_form_of(model: Tensor, mask: Tensor) -> Tensor:
 
     Where a mask of numbers excludes a place as the other does, it has the other's number.
     """
+    if not _may_be_masks(model, mask):
+        return mask
     allowed, others = _allowed(mask, model), _allowed(model, mask)
     if allowed is None or others is None:
         return mask
@@ -28,6 +32,11 @@ def in_form_of(model: Tensor, mask: Tensor) -> Tensor:
         return allowed if torch.equal(others, model) else ~allowed
     least = torch.full_like(model, torch.finfo(model.dtype).min)
     return torch.where(allowed, torch.zeros_like(model), torch.where(others, least, model))
+
+
+def _may_be_masks(one: Tensor, other: Tensor) -> bool:
+    """Whether one of two tensors is of bools and the other is not, so that they may be masks of different forms."""
+    return (one.dtype == torch.bool) != (other.dtype == torch.bool)
 
 
 def _allowed(mask: Tensor, other: Tensor) -> Tensor | None:

@@ -75,7 +75,7 @@ class ModelPair:
         for name, own in {**parameters_of(self.reference.model), **buffers_of(self.reference.model)}.items():
             partner = known.get(self.partner_of(name) or "")
             dtype = usual if partner is None else partner.dtype
-            if dtype is not None and precision.is_coarser(dtype, than=own.dtype):
+            if dtype not in (None, own.dtype) and precision.is_coarser(dtype, than=own.dtype):
                 found[own] = dtype
         return found
 

@@ -37,4 +37,6 @@ def modules_of(model: nn.Module) -> dict[str, nn.Module]:
 
 def uncompiled(name: str) -> str:
     """The name without the parts that torch.compile puts into it."""
+    if "_orig_mod" not in name:
+        return name
     return ".".join(part for part in name.split(".") if part != "_orig_mod")

@@ -6,7 +6,7 @@ In: the tensors that a call is given or returns in both models. Out: pairs of po
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,8 +14,7 @@ from torch import Tensor
 from torchport.candidates.leaves import Path
 
 
-@dataclass(frozen=True)
-class PlacedTensor:
+class PlacedTensor(NamedTuple):
     """Where a tensor is among the parameters of forward, or in what it returns, and what form it has."""
 
     place: Path

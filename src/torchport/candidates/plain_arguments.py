@@ -5,11 +5,12 @@ No value of a trace shows them. They are chosen by the caller, so that a call th
 
 from __future__ import annotations
 
+import inspect
 import math
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -21,12 +22,15 @@ _SAME = 1e-12
 """The distance of two numbers, as a share of their size, below which they are the same but for how they are written."""
 
 
-@dataclass(frozen=True)
-class _Given:
+class _Given(NamedTuple):
     """By the name of forward's parameter: plain values, and `torch.Tensor` for a tensor."""
 
     explicit: Mapping[str, Any]
-    defaults: Mapping[str, Any]
+    parameters: tuple[inspect.Parameter, ...]
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        return _plain({one.name: one.default for one in self.parameters})
 
     def has(self, name: str) -> bool:
         return name in self.explicit or name in self.defaults
@@ -49,9 +53,7 @@ class PlainArguments:
         by_position = [one.name for one in parameters if one.kind in BY_POSITION]
         explicit = {**dict(zip(by_position, args, strict=False)), **kwargs}
         self.caller[call.name] = call.parent
-        self.given[call.name] = _Given(
-            _plain(explicit), _plain({one.name: one.default for one in parameters})
-        )
+        self.given[call.name] = _Given(_plain(explicit), parameters)
 
     def left(self, call: WatchedCall, module: nn.Module, result: Any) -> None:
         pass

@@ -104,10 +104,10 @@ class WideWeights:
 
 def _held_by(module: nn.Module, watched: Mapping[nn.Module, str]) -> Iterator[Tensor]:
     """The weights of a module, and of those inside it whose calls are not watched."""
-    yield from module.parameters(recurse=False)
-    yield from module.buffers(recurse=False)
-    for child in module.children():
-        if child not in watched:
+    for table in (module._parameters, module._buffers):
+        yield from (tensor for tensor in table.values() if tensor is not None)
+    for child in module._modules.values():
+        if child is not None and child not in watched:
             yield from _held_by(child, watched)
 
 
@@ -174,8 +174,10 @@ def _tensor_or_dtype(value: Any) -> Any:
 
 
 def _each(tree: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(tree, list | tuple):
-        return type(tree)(_each(item, change) for item in tree)
+    if isinstance(tree, Tensor):
+        return change(tree)
+    if isinstance(tree, (list, tuple)):
+        return type(tree)([_each(item, change) for item in tree])
     if isinstance(tree, dict):
         return {key: _each(item, change) for key, item in tree.items()}
     return change(tree)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +16,7 @@ from torchport.candidates import leaves
 BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-@dataclass(frozen=True)
-class WatchedCall:
+class WatchedCall(NamedTuple):
     """One call of a module: `path`, then `path#1` when it is called again."""
 
     name: str
@@ -139,6 +137,9 @@ def inputs_of(
 ) -> tuple[list[tuple[leaves.Path, Tensor]], list[leaves.Path]]:
     """The tensors that a call is given, in the order of forward's parameters, and where they are among these."""
     parameters = forward_parameters(module)
+    if not kwargs and len(args) == 1 and isinstance(args[0], Tensor):
+        is_named = len(parameters) > 0 and parameters[0].kind in BY_POSITION
+        return [((0, 0), args[0])], [(parameters[0].name if is_named else 0,)]
     names = [one.name for one in parameters]
     by_position = sum(one.kind in BY_POSITION for one in parameters)
 
@@ -153,8 +154,6 @@ def inputs_of(
         name = names[key] if side == 0 and key < by_position else key
         return (name, *inside)
 
-    if not kwargs and len(args) == 1 and isinstance(args[0], Tensor):
-        return [((0, 0), args[0])], [named((0, 0))]
     found = sorted(leaves.tensors((args, dict(kwargs))), key=rank)
     return found, [named(place) for place, _ in found]
 

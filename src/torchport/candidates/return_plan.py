@@ -102,7 +102,7 @@ class _Return:
                 self._enter(name) if kind == "exit" else self._exit(name)
             elif kind == "enter":
                 call = flow.calls[name]
-                self._skip(replace(call, type=_type(call.type, "input")), self.found.why_not[name])
+                self._skip(call._replace(type=_type(call.type, "input")), self.found.why_not[name])
         return self._collected()
 
     def _homes(self) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from torchport.arithmetic.classes import Arithmetic
+from torchport.candidates.collecting import older_objects_left_alone
 from torchport.candidates.golden import GoldenPlan
 from torchport.candidates.probing import WatchedCall
 from torchport.errors import TorchportError
@@ -111,9 +112,10 @@ def _judge(
     emulate = comparison.emulate
     whole = comparison.ends, comparison.emulate_all
     reference = None if emulate is None else Reference(arithmetic, emulate, *whole)
-    parity = compare_run(
-        files, plan, rules, steps, reference=reference, traces=_held(comparison), pictures=keep
-    )
+    with older_objects_left_alone():
+        parity = compare_run(
+            files, plan, rules, steps, reference=reference, traces=_held(comparison), pictures=keep
+        )
     if rules is NOISE_FLOOR and comparison.precision is not None:
         parity = parity.model_copy(update={"rule": f"{parity.rule} in {comparison.precision}"})
     divergence = parity.first_divergence

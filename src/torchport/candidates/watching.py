@@ -214,9 +214,9 @@ class _Watcher:
         leaves.must_be_plain(found, f"{call.name} is given", call.source)
         tensors = [tensor for _, tensor in found]
         given = change(call, tensors, places)
-        changed = _changed([place for place, _ in found], tensors, given)
-        if changed:
-            args, kwargs = leaves.put_into((args, kwargs), changed)
+        if given is not tensors:
+            changed = _changed([place for place, _ in found], tensors, given)
+            args, kwargs = leaves.put_into((args, kwargs), changed) if changed else (args, kwargs)
         return args, kwargs, handed_inputs(tensors, given)
 
     def _changed_outputs(
@@ -227,7 +227,7 @@ class _Watcher:
         places, tensors = [place for place, _ in found], [tensor for _, tensor in found]
         result = change(call, tensors, places)
         write_through(handed, tensors, result)
-        changed = _changed(places, tensors, result)
+        changed = {} if result is tensors else _changed(places, tensors, result)
         return leaves.put_into(output, changed) if changed else output
 
 

@@ -10,6 +10,7 @@ import torch
 
 _DEEPEST = 4
 _CONTAINERS = (list, dict, set, deque, OrderedDict, defaultdict)
+_PLAIN = (str, int, float, types.NoneType)
 _CODE = (type, types.FunctionType, types.MethodType, types.ModuleType, types.BuiltinFunctionType)
 _TORCHS_OWN = frozenset(vars(torch.nn.Module()))
 """The attributes that every module has, such as its tables and hooks."""
@@ -24,12 +25,11 @@ class HeldValues:
         self._known: set[int] = set()
 
     def look_into(self, module: torch.nn.Module) -> None:
-        for name, value in vars(module).items():
-            if name not in _TORCHS_OWN:
-                self.note(value)
+        for _, value in _own_attributes(module):
+            self.note(value)
 
     def note(self, value: Any, depth: int = 0) -> None:
-        if isinstance(value, str | int | float | None) or id(value) in self._known or depth > _DEEPEST:
+        if isinstance(value, _PLAIN) or id(value) in self._known or depth > _DEEPEST:
             return
         self._known.add(id(value))
         if isinstance(value, torch.Tensor):
@@ -61,12 +61,20 @@ class HeldValues:
 def tensors_held_by(module: torch.nn.Module) -> dict[str, list[torch.Tensor]]:
     """By attribute, the tensors that a module holds otherwise than as parameters and buffers."""
     found: dict[str, list[torch.Tensor]] = {}
-    for name, value in vars(module).items():
-        if name not in _TORCHS_OWN:
-            held = HeldValues()
-            held.note(value)
-            found[name] = held.tensors
+    for name, value in _own_attributes(module):
+        held = HeldValues()
+        held.note(value)
+        found[name] = held.tensors
     return {name: tensors for name, tensors in found.items() if tensors}
+
+
+def _own_attributes(module: torch.nn.Module) -> list[tuple[str, Any]]:
+    """The attributes that not every module has, with their values, but for plain ones, which hold nothing."""
+    return [
+        (name, value)
+        for name, value in vars(module).items()
+        if name not in _TORCHS_OWN and not isinstance(value, _PLAIN)
+    ]
 
 
 def _parts(container: Any) -> Any:

@@ -158,8 +158,8 @@ class _Snapshot:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.attributes = dict(vars(module))
-        tables = (self.attributes.get(name) for name in _TABLES)
-        self.contents = [(table, dict(table) if table else {}) for table in tables if isinstance(table, dict)]
+        tables = [self.attributes.get(name) for name in _TABLES]
+        self.contents = [(table, dict(table)) for table in tables if isinstance(table, dict)]
 
     def put_back(self, module: torch.nn.Module) -> None:
         own = vars(module)

@@ -14,18 +14,18 @@ def residual(golden: torch.Tensor, truth: torch.Tensor) -> torch.Tensor | None:
     """`truth - golden` in float32, 0 where one of them is not finite; None if the two cannot be compared."""
     if not golden.is_floating_point() or golden.shape != truth.shape:
         return None
-    true, value = truth.detach().cpu().reshape(-1), golden.detach().cpu().reshape(-1)
+    true, value = truth.detach().cpu(), golden.detach().cpu()
     if value.numel() <= _CHUNK:
-        return _difference(true, value).view(golden.shape)
+        return _difference(true, value)
     distance = torch.empty(golden.shape, dtype=torch.float32)
-    parts = (torch.split(flat, _CHUNK) for flat in (true, value, distance.view(-1)))
+    parts = (torch.split(whole.reshape(-1), _CHUNK) for whole in (true, value, distance))
     for true_part, value_part, place in zip(*parts, strict=True):
         place.copy_(_difference(true_part, value_part))
     return distance
 
 
 def _difference(true: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    wide = value.to(torch.float64, copy=True)
+    wide = value.to(torch.float64, copy=True, memory_format=torch.contiguous_format)
     difference = torch.sub(true.double(), wide, out=wide)
     narrow = difference.float()
     if math.isfinite(narrow.sum().item()):
