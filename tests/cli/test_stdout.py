@@ -5,6 +5,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TextIO
 
 import pytest
@@ -26,6 +27,13 @@ ENDS = pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 class Full(io.StringIO):
     def write(self, text: str) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The sizes of what the user has built take long to be read."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("CARGO_TARGET_DIR", raising=False)
 
 
 @pytest.fixture
