@@ -17,7 +17,7 @@ if not (3, first) <= sys.version_info[:2] < (3, beyond):
 endef
 export CHECK_PYTHON
 
-.PHONY: oldest setup demo test test-fast lint test-rust test-python zoo bench faults honest fuzz lock cargo chromium
+.PHONY: oldest setup demo test test-fast lint test-rust test-python zoo bench faults honest fuzz fuzz-files lock cargo chromium
 
 setup: $(VENV)/.synced
 
@@ -94,7 +94,12 @@ faults: setup cargo
 honest: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.honest
 
-fuzz: setup
+fuzz: MINUTES := 2
+fuzz: SEED := 0
+fuzz: setup cargo
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fuzz_programs --minutes $(MINUTES) --seed $(SEED)
+
+fuzz-files: setup
 	@$(BIN)/python -W error -m benchmarks.fuzz_snapshots
 
 lock:

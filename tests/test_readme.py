@@ -134,6 +134,7 @@ def test_contributing_lists_targets_that_the_makefile_has() -> None:
         "faults",
         "honest",
         "fuzz",
+        "fuzz-files",
         "chromium",
         "lock",
     }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
 from benchmarks.programs.names import ATTRIBUTES, MODULE_KEYS, VARIABLES
 from benchmarks.programs.writing import Scope
 
@@ -249,6 +247,3 @@ def add_tie(scope: Scope) -> bool:
     target = scope.target(VARIABLES)
     call = f"{target} = self.{first}({x}) + self.{second}({x}).tanh()"
     return scope.do_init(f"{made}\n{tie}") and scope.do(call, target)
-
-
-assert torch

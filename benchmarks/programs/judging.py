@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import collections
-import sys
-import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,11 +26,21 @@ class Fault:
     """`crash`, `compile`, `lint` or `wrong`."""
     message: str
 
+    def is_like(self, other: Fault) -> bool:
+        """Whether it is of the same kind: of crashes, by the same exception."""
+        return self.kind == other.kind and (self.kind != "crash" or self._exception == other._exception)
+
+    @property
+    def _exception(self) -> str:
+        return self.message.strip().splitlines()[-1].partition(":")[0]
+
 
 @dataclass
 class Judgement:
     made: int = 0
     compiled: int = 0
+    tried: int = 0
+    """How many were to be proven."""
     proven: int = 0
     elsewhere: int = 0
     """Proofs at other sizes than those that ports were made from."""
@@ -42,6 +50,15 @@ class Judgement:
     faults: dict[str, Fault] = field(default_factory=dict)
     messages: dict[str, str] = field(default_factory=dict)
     """One message for each code and operation."""
+
+    def __iadd__(self, other: Judgement) -> Judgement:
+        for name in ("made", "compiled", "tried", "proven", "elsewhere"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.refused += other.refused
+        self.refused_elsewhere += other.refused_elsewhere
+        self.faults |= other.faults
+        self.messages = {**other.messages, **self.messages}
+        return self
 
     def refuse(self, what: str, message: str) -> None:
         self.refused[what] += 1
@@ -74,6 +91,7 @@ def judged(programs: Mapping[str, Program], folder: Path, *, proofs: int) -> Jud
         for todo in crate.ports[name].artifact.todos[:1]:
             found.refuse(todo.op, todo.reason)
     crate = Crate(crate.folder, {name: crate.ports[name] for name in whole[:proofs]})
+    found.tried = len(crate.ports)
     if crate.ports:
         crate.build()
         for name, port in crate.ports.items():
@@ -118,6 +136,3 @@ def _judge(port: Port, inputs: tuple[object, ...] | None, found: Judgement, plac
         raise _Wrong(
             f"{place}{report.status}: {report.stopped or ''} {report.first_divergence} {report.todos}"
         )
-
-
-assert sys and time

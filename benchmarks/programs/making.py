@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,34 +17,44 @@ from torchport.errors import TorchportError
 from torchport.porting.commands import port as make_port
 from torchport.porting.port import Port
 
-_AT_ONCE = 3
+AT_ONCE = 3
 """Hypothesis varies what it made; so that programs differ more, it begins anew after as many."""
 
 
-def made_by(number: int, count: int) -> list[Program]:
-    """Different programs, the same for the same seed."""
+def made_by(name: str, count: int) -> list[Program]:
+    """Different programs, the same for the same seed, which is any text."""
     found: dict[str, Program] = {}
     start = 0
     while len(found) < count:
-        _generate(f"{number} {start}", _AT_ONCE, lambda program: found.setdefault(program.source, program))
+        for program in _generated(f"{name} {start}"):
+            found.setdefault(program.source, program)
         start += 1
     return list(found.values())[:count]
 
 
-def _generate(name: str, count: int, keep: Callable[[Program], Any]) -> None:
-    @seed(name)
-    @settings(
+def settings_for(origin: str, count: int, phases: list[Phase]) -> Callable[[Any], Any]:
+    """How hypothesis makes programs, which depends on nothing but the seed."""
+    chosen = settings(
         max_examples=count,
-        phases=[Phase.generate],
+        phases=phases,
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
     )
+    return lambda test: seed(origin)(chosen(test))
+
+
+def _generated(origin: str) -> list[Program]:
+    found: list[Program] = []
+
+    @settings_for(origin, AT_ONCE, [Phase.generate])
     @given(programs())
     def generate(program: Program) -> None:
-        keep(program)
+        found.append(replace(program, origin=origin))
 
     generate()
+    return found
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ def written(program: Program, name: str, folder: Path) -> Path:
     """The program as a script."""
     script = folder / f"{name}.py"
     folder.mkdir(parents=True, exist_ok=True)
-    script.write_text(program.source, encoding="utf-8")
+    script.write_text(program.script, encoding="utf-8")
     return script
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,15 @@ class Program:
 
     source: str
     dynamic: str | None
+    """The axes that stay free, as `--dynamic` has them; None if torchport chooses them."""
+    origin: str = ""
+    """The seed by which hypothesis makes it again."""
+
+    @property
+    def script(self) -> str:
+        """The source, and how it is ported."""
+        dynamic = "" if self.dynamic is None else f" --dynamic {shlex.quote(self.dynamic)}"
+        return f"# torchport port {{this file}}:case --to candle{dynamic}\n{self.source}"
 
 
 @st.composite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tomllib
@@ -100,3 +101,21 @@ def test_the_crates_of_a_release_are_optimised_across_their_borders(project: Pat
     assert "linker-plugin-lto" in release_flags(project, tmp_path)
     manifest.write_text(manifest.read_text().replace('lto = "thin"', ""))
     assert "linker-plugin-lto" not in release_flags(project, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["half", "candle_nn", "build", "match", "3d", "été"])
+def test_a_model_may_be_called_like_a_crate_or_a_folder_of_cargo(name: str, tmp_path: Path) -> None:
+    graph = record(torch.nn.Linear(4, 3), torch.randn(2, 4)).graph
+    write_project(tmp_path / "rust", generate(graph), name)
+    command = [find_cargo(), "metadata", "--format-version", "1", "--locked", "--offline"]
+    done = subprocess.run(command, cwd=tmp_path / "rust", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    names = [package["name"] for package in json.loads(done.stdout)["packages"]]
+    own = project_name(tmp_path / "rust")
+    assert names.count(own) == 1 and f'name = "{own}"' in (tmp_path / "rust" / "Cargo.lock").read_text()
+
+
+def project_name(folder: Path) -> str:
+    manifest = tomllib.loads((folder / "Cargo.toml").read_text())
+    name: str = manifest["package"]["name"]
+    return name

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
+from functools import cache
 from pathlib import Path
 
 from torchport.errors import BuildError
@@ -85,9 +86,27 @@ fn main() -> Result<()> {{
 """
 
 
+_NO_CRATES = frozenset(
+    (
+        "alloc",
+        "build",
+        "candle",
+        "core",
+        "deps",
+        "examples",
+        "incremental",
+        "model",
+        "proc_macro",
+        "std",
+        "test",
+    )
+)
+"""Names that Rust, cargo or generated code have given to something else."""
+
+
 def crate_name(name: str) -> str:
     text = rust.snake(name)
-    return f"{text}_model" if text in ("model", "candle", "serde", "std", "core", "test") else text
+    return f"{text}_model" if text in _NO_CRATES or text in _locked_crates() else text
 
 
 def write_project(folder: Path, generated: Generated, name: str) -> dict[str, Path]:
@@ -161,6 +180,15 @@ def _lock_source() -> Path:
         if place.is_file():
             return place
     raise BuildError("TP0502", "Cargo.lock is missing from this installation")
+
+
+@cache
+def _locked_crates() -> frozenset[str]:
+    """What generated code may depend on: a crate of such a name would not be told from it."""
+    return frozenset(
+        name.replace("-", "_")
+        for name in re.findall(r'^name = "(.+)"$', _lock_source().read_text(), re.MULTILINE)
+    )
 
 
 def copy_runtime(folder: Path) -> None:
