@@ -26,13 +26,17 @@ def shrunk(program: Program, fault: Fault, folder: Path) -> tuple[Program, Fault
         if search.fails(candidate):
             raise _StillFails
 
-    with suppress(_StillFails):
+    with suppress(_StillFails, _TimeIsUp):
         look()
     return search.least
 
 
 class _StillFails(Exception):
     pass
+
+
+class _TimeIsUp(BaseException):
+    """Not an Exception, which hypothesis would take for another fault."""
 
 
 class _Search:
@@ -56,7 +60,7 @@ class _Search:
 
     def _looked_at(self, candidate: Program) -> bool:
         if time.monotonic() > self._end:
-            return False
+            raise _TimeIsUp
         name = f"try_{len(self._known)}"
         found = judged({name: candidate}, self._folder, proofs=1).faults.get(name)
         is_same = found is not None and found.is_like(self._fault)
