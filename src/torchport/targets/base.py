@@ -144,7 +144,11 @@ class Artifact(Protocol):
         ...
 
     def run(self, golden: Path, mode: Mode, record: Path) -> Stopped | None:
-        """Runs along a golden trace and leaves what it computes in the trace `record`, also if it stops early."""
+        """Runs along a golden trace and leaves what it computes in the trace `record`, also if it stops early.
+
+        The metadata of the trace has `events`, the calls as they began and ended, and what the artifact gives in the
+        end is there as well, under `returned_key`: `Follower.returned` writes it.
+        """
         ...
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:

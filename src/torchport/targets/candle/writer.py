@@ -32,6 +32,8 @@ class Generated:
     config: dict[str, int | float]
     todos: list[Todo]
     inputs: list[str]
+    input_forms: list[tuple[str, str] | None]
+    """The dtype and the shape of each input, as Rust and a reader call them; None if candle lacks the dtype."""
     outputs: int
     is_plain: bool
     """Whether the root takes one tensor and gives one, so that its `forward` is that of candle's `Module`."""
@@ -60,9 +62,24 @@ def generate(
         config=config.fields,
         todos=library.todos,
         inputs=[rust.snake(item.name) for item in graph.root.inputs],
+        input_forms=[_form(item.meta, graph) for item in graph.root.inputs],
         outputs=len(graph.root.outputs),
         is_plain=root.is_plain,
     )
+
+
+def _form(meta: g.TensorMeta, graph: g.Graph) -> tuple[str, str] | None:
+    dtype = rust.STORED.get(meta.dtype)
+    most = {symbol.name: symbol.high for symbol in graph.symbols}
+
+    def axis(dim: g.Dim) -> str:
+        size = dim.expr if isinstance(dim, g.Sym) else dim
+        if isinstance(size, tuple):
+            return "_"  # It is computed from other sizes, and the model says so itself if it is wrong.
+        high = most.get(size) if isinstance(size, str) else None
+        return str(size) if high is None else f"{size}<={high}"
+
+    return None if dtype is None else (dtype, ", ".join(axis(dim) for dim in meta.shape))
 
 
 class _Writer:
