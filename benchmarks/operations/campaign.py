@@ -1,0 +1,140 @@
+"""All rows: samples are computed by torch, captured, written as Rust, run, and compared."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from torchport.targets.candle.registry import OPS
+
+from .capturing import Captured, capture
+from .checking import difference
+from .database import DTYPES, entries
+from .own import variants
+from .program import Program, write
+from .sample import Sample
+
+Verdict = Literal["passed", "refused", "wrong", "not mapped", "not captured"]
+
+
+@dataclass(frozen=True)
+class Row:
+    sample: Sample
+    verdict: Verdict
+    reason: str
+    operations: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How many samples of each operation and dtype are taken, and of how many of them variants are made."""
+
+    samples: int
+    varied: int
+    varied_dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.bfloat16, torch.int64)
+
+
+EVERYTHING = Amount(samples=12, varied=4)
+
+
+def samples(amount: Amount, names: Iterable[str] | None = None) -> Iterator[Sample]:
+    """Samples of torch's database and the variants of them."""
+    wanted = None if names is None else set(names)
+    for entry in entries():
+        if wanted is not None and entry.name not in wanted:
+            continue
+        for dtype in DTYPES:
+            try:
+                found = list(itertools.islice(entry.samples(dtype), 200))
+            except Exception:  # a sample that this machine cannot make
+                continue
+            # From all over, for the odd ones come last.
+            step = max(1, len(found) // amount.samples)
+            taken = found[::step][: amount.samples]
+            yield from taken
+            if dtype in amount.varied_dtypes:
+                for sample in taken[: amount.varied]:
+                    yield from variants(sample, is_elementwise=entry.is_elementwise)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A sample with what torch computes."""
+
+    sample: Sample
+    golden: list[torch.Tensor] | None
+    """None if torch refuses it."""
+    truth: list[torch.Tensor] | None
+
+
+def computed(given: Iterable[Sample]) -> Iterator[Known]:
+    for sample in given:
+        if any(tensor.is_complex() or tensor.layout != torch.strided for tensor in sample.tensors):
+            continue
+        try:
+            golden, again = sample.computed(), sample.computed()
+        except Exception:  # whatever an operation raises
+            continue
+        if not golden or any(tensor.is_complex() or tensor.layout != torch.strided for tensor in golden):
+            continue
+        if not all(_same(*pair) for pair in zip(golden, again, strict=True)):
+            continue  # It draws random numbers.
+        yield Known(sample, golden, sample.truth())
+
+
+def _same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    return first.shape == second.shape and torch.equal(first.nan_to_num(), second.nan_to_num())
+
+
+def run(given: Iterable[Sample], folder: Path) -> list[Row]:
+    """The verdict on each sample that torch can compute."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        known = list(computed(given))
+        graphs = capture([item.sample for item in known])
+    program = Program()
+    rows: list[Row] = []
+    waiting: dict[int, tuple[Known, Captured]] = {}
+    for item, captured in zip(known, graphs, strict=True):
+        if isinstance(captured, str):
+            rows.append(Row(item.sample, "not captured", captured, frozenset()))
+            continue
+        operations = frozenset(captured.operations)
+        if missing := sorted(operations - OPS.keys()):
+            rows.append(Row(item.sample, "not mapped", " ".join(missing), operations))
+            continue
+        written = write(captured)
+        if written.refused:
+            reason = "; ".join(f"{operation}: {why}" for operation, why in written.refused)
+            rows.append(Row(item.sample, "refused", reason, operations))
+            continue
+        number = program.add(written.text, captured.inputs, as_views=item.sample.as_views)
+        waiting[number] = item, captured
+    rows += _judged(waiting, program.run(folder))
+    return rows
+
+
+def _judged(
+    waiting: dict[int, tuple[Known, Captured]], answers: dict[int, list[torch.Tensor] | str]
+) -> Iterator[Row]:
+    for number, (item, captured) in waiting.items():
+        answer = answers.get(number, "the program ended before this row")
+        reason = answer if isinstance(answer, str) else _wrong(item, captured, answer)
+        verdict: Verdict = "wrong" if reason else "passed"
+        yield Row(item.sample, verdict, reason or "", frozenset(captured.operations))
+
+
+def _wrong(item: Known, captured: Captured, answer: Sequence[torch.Tensor]) -> str | None:
+    assert item.golden is not None
+    places = [(index, place) for index, place in enumerate(captured.outputs) if place is not None]
+    golden = [item.golden[index] for index, _ in places]
+    truth = item.truth
+    truths = [truth[i] for i, _ in places] if truth and len(truth) == len(item.golden) else None
+    given = [answer[place] for _, place in places]
+    return difference(item.sample, captured.operations, golden, given, truths)
