@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 
 from torchport.targets.candle.registry import OPS
 
-from .capturing import Captured, capture
+from .capturing import NOTHING, Captured, capture
 from .checking import difference
 from .database import DTYPES, entries
 from .own import variants
@@ -44,23 +45,25 @@ EVERYTHING = Amount(samples=12, varied=4)
 
 
 def samples(amount: Amount, names: Iterable[str] | None = None) -> Iterator[Sample]:
-    """Samples of torch's database and the variants of them."""
+    """Samples of torch's database."""
     wanted = None if names is None else set(names)
     for entry in entries():
         if wanted is not None and entry.name not in wanted:
             continue
         for dtype in DTYPES:
-            try:
-                found = list(itertools.islice(entry.samples(dtype), 200))
-            except Exception:  # a sample that this machine cannot make
-                continue
+            found = list(itertools.islice(entry.samples(dtype), 200))
             # From all over, for the odd ones come last.
             step = max(1, len(found) // amount.samples)
-            taken = found[::step][: amount.samples]
-            yield from taken
-            if dtype in amount.varied_dtypes:
-                for sample in taken[: amount.varied]:
-                    yield from variants(sample, is_elementwise=entry.is_elementwise)
+            yield from found[::step][: amount.samples]
+
+
+def varied(taken: Iterable[Sample], amount: Amount) -> Iterator[Sample]:
+    """Variants of the first samples of each operation and dtype."""
+    seen: Counter[tuple[str, torch.dtype]] = Counter()
+    for sample in taken:
+        seen[sample.name, sample.dtype] += 1
+        if sample.dtype in amount.varied_dtypes and seen[sample.name, sample.dtype] <= amount.varied:
+            yield from variants(sample)
 
 
 @dataclass(frozen=True)
@@ -92,32 +95,51 @@ def _same(first: torch.Tensor, second: torch.Tensor) -> bool:
     return first.shape == second.shape and torch.equal(first.nan_to_num(), second.nan_to_num())
 
 
-def run(given: Iterable[Sample], folder: Path) -> list[Row]:
-    """The verdict on each sample that torch can compute."""
+def run(given: Iterable[Sample], amount: Amount, folder: Path) -> list[Row]:
+    """The verdict on each sample that torch can compute, and on variants of those that are mapped."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        program = _Rows()
+        mapped = [sample for sample in program.add(given)]
+        program.add(varied(mapped, amount))
+    return program.judged(folder)
+
+
+class _Rows:
+    """The rows so far: those that are settled, and those that the program must compute."""
+
+    def __init__(self) -> None:
+        self.settled: list[Row] = []
+        self.program = Program()
+        self.waiting: dict[int, tuple[Known, Captured]] = {}
+
+    def add(self, given: Iterable[Sample]) -> list[Sample]:
+        """Adds samples, and gives those whose operations are mapped."""
         known = list(computed(given))
         graphs = capture([item.sample for item in known])
-    program = Program()
-    rows: list[Row] = []
-    waiting: dict[int, tuple[Known, Captured]] = {}
-    for item, captured in zip(known, graphs, strict=True):
+        return [item.sample for item, graph in zip(known, graphs, strict=True) if self._is_mapped(item, graph)]
+
+    def _is_mapped(self, item: Known, captured: Captured | str) -> bool:
+        if captured == NOTHING:
+            return False
         if isinstance(captured, str):
-            rows.append(Row(item.sample, "not captured", captured, frozenset()))
-            continue
+            self.settled.append(Row(item.sample, "not captured", captured, frozenset()))
+            return False
         operations = frozenset(captured.operations)
         if missing := sorted(operations - OPS.keys()):
-            rows.append(Row(item.sample, "not mapped", " ".join(missing), operations))
-            continue
+            self.settled.append(Row(item.sample, "not mapped", " ".join(missing), operations))
+            return False
         written = write(captured)
         if written.refused:
             reason = "; ".join(f"{operation}: {why}" for operation, why in written.refused)
-            rows.append(Row(item.sample, "refused", reason, operations))
-            continue
-        number = program.add(written.text, captured.inputs, as_views=item.sample.as_views)
-        waiting[number] = item, captured
-    rows += _judged(waiting, program.run(folder))
-    return rows
+            self.settled.append(Row(item.sample, "refused", reason, operations))
+        else:
+            number = self.program.add(written.text, captured.inputs, as_views=item.sample.as_views)
+            self.waiting[number] = item, captured
+        return True
+
+    def judged(self, folder: Path) -> list[Row]:
+        return self.settled + list(_judged(self.waiting, self.program.run(folder)))
 
 
 def _judged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,8 +17,11 @@ from torchport.targets.candle.target import TARGET
 
 from .sample import Sample, results
 
+# What cannot be captured is a verdict, not a fault to log.
+logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
 BLOCK = 100
 """Samples that are captured together: more are not faster."""
+NOTHING = "it has no operation"
 
 
 class Call(nn.Module):
@@ -135,7 +139,7 @@ def _own_graph(
 ) -> Captured | str:
     node = next((node for node in calls.values() if node.target == key), None)
     if node is None:
-        return "it has no operation"
+        return NOTHING
     if any(ref.name != node.name and ref.name not in given for ref in outputs):
         return "part of it is outside its module"
     module = graph.modules[key]

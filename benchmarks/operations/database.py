@@ -44,8 +44,8 @@ class Entry:
         try:
             for number, given in enumerate(self.info.sample_inputs("cpu", dtype)):
                 yield self._sample(given, dtype, f"sample {number}")
-        except (NotImplementedError, RuntimeError):
-            return  # Some samples cannot be made in some dtypes, although the entry has them.
+        except Exception:
+            return  # Some samples cannot be made on this machine or in this dtype, although the entry has them.
 
     def raising(self) -> Iterator[Sample]:
         """Calls that torch refuses."""
@@ -55,7 +55,7 @@ class Entry:
             yield self._sample(given.sample_input, torch.float32, f"error {number}")
 
     def _sample(self, given: Any, dtype: torch.dtype, label: str) -> Sample:
-        return Sample(self.name, dtype, label, self.info.op, (given.input, *given.args), dict(given.kwargs))
+        return Sample(self.name, dtype, label, self.info.op, (given.input, *given.args), dict(given.kwargs), self.is_elementwise)
 
 
 def entries() -> list[Entry]:

@@ -12,18 +12,18 @@ _FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64
 _INTEGERS = frozenset({torch.int64, torch.int32, torch.uint8})
 
 
-def variants(sample: Sample, *, is_elementwise: bool) -> Iterator[Sample]:
+def variants(sample: Sample) -> Iterator[Sample]:
     """The same call on views out of order, on special numbers, and on empty tensors."""
     if any(tensor.ndim > 0 for tensor in sample.tensors):
         yield sample.in_views()
     if any(tensor.dtype in _FLOATS and tensor.numel() for tensor in sample.tensors):
-        if is_elementwise:
+        if sample.is_elementwise:
             yield sample.changed("special numbers", _all_special)
         else:
             yield sample.changed("a NaN", lambda t: _put(t, float("nan")))
             yield sample.changed("an infinity", lambda t: _put(t, float("inf")))
             yield sample.changed("zeros of both signs", _zeros)
-    elif is_elementwise and any(tensor.dtype in _INTEGERS and tensor.numel() for tensor in sample.tensors):
+    elif sample.is_elementwise and any(tensor.dtype in _INTEGERS and tensor.numel() for tensor in sample.tensors):
         yield sample.changed("huge integers", _huge)
     if any(tensor.ndim > 0 and tensor.numel() for tensor in sample.tensors):
         yield sample.changed("empty", lambda t: t[:0] if t.ndim else t)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +22,7 @@ class Sample:
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    is_elementwise: bool = False
     as_views: bool = False
     """Whether the port gets its inputs as views out of order."""
 
@@ -78,10 +78,3 @@ class Sample:
 def results(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
-
-def quiet() -> warnings.catch_warnings[None]:
-    """A context without warnings."""
-    context = warnings.catch_warnings()
-    context.__enter__()
-    warnings.simplefilter("ignore")
-    return context

@@ -18,7 +18,10 @@ from torchport.targets.candle.registry import op, register
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _OF_BOOLS = {"add": "logical_or", "mul": "logical_and"}
 _CANDLE_IS_RIGHT = frozenset({"float32", "float64"})
-"""The dtypes for which candle's own arithmetic with numbers rounds as torch's does; integers could overflow."""
+"""The dtypes for which candle's own sums with numbers round as torch's do; integers could overflow.
+
+Its products add zero, and so lose the sign of a zero.
+"""
 
 
 def _binary(name: str) -> Callable[[Emitter, Args], Code]:
@@ -59,7 +62,7 @@ def _with_number(e: Emitter, name: str, x: g.Ref, other: g.Arg, dtype: str) -> C
             return code("ops::add_scalar({}, -({}))?", cast(e, x, dtype), number(e, other, name))
         name, other = "add", -other
     value = number(e, other, name)
-    if dtype in _CANDLE_IS_RIGHT and name != "div":
+    if dtype in _CANDLE_IS_RIGHT and name in ("add", "sub"):
         operand = e.operand(x) if same_dtype(e.meta(x).dtype, dtype) else converted(e, x, dtype)
         return code("({} {} {})?", operand, _SYMBOLS[name], value)
     return call(f"ops::{name}_scalar", cast(e, x, dtype), value)
