@@ -16,7 +16,7 @@ from torchport.targets.candle.registry import OPS
 
 from .capturing import NOTHING, Captured, capture
 from .checking import difference
-from .database import DTYPES, entries
+from .database import DTYPES, Entry, entries
 from .own import variants
 from .program import Program, write
 from .sample import Sample
@@ -44,17 +44,35 @@ class Amount:
 EVERYTHING = Amount(samples=12, varied=4)
 
 
+def mapped_entries(names: Iterable[str] | None = None) -> list[Entry]:
+    """The entries of torch's database of which one of the first samples needs only operations that are mapped."""
+    wanted = None if names is None else set(names)
+    known = [entry for entry in entries() if wanted is None or entry.name in wanted]
+    first: list[tuple[Entry, Sample]] = []
+    for entry in known:
+        dtype = next((dtype for dtype in DTYPES if dtype in entry.info.dtypes), None)
+        if dtype is not None:
+            first += [(entry, sample) for sample in _some(entry, dtype, 2)]
+    graphs = capture([sample for _, sample in first])
+    found = {
+        entry.name
+        for (entry, _), graph in zip(first, graphs, strict=True)
+        if isinstance(graph, Captured) and graph.operations <= OPS.keys()
+    }
+    return [entry for entry in known if entry.name in found]
+
+
+def _some(entry: Entry, dtype: torch.dtype, count: int) -> list[Sample]:
+    """Samples from all over, for the odd ones come last."""
+    found = list(itertools.islice(entry.samples(dtype), 200))
+    return found[:: max(1, len(found) // count)][:count]
+
+
 def samples(amount: Amount, names: Iterable[str] | None = None) -> Iterator[Sample]:
     """Samples of torch's database."""
-    wanted = None if names is None else set(names)
-    for entry in entries():
-        if wanted is not None and entry.name not in wanted:
-            continue
+    for entry in mapped_entries(names):
         for dtype in DTYPES:
-            found = list(itertools.islice(entry.samples(dtype), 200))
-            # From all over, for the odd ones come last.
-            step = max(1, len(found) // amount.samples)
-            yield from found[::step][: amount.samples]
+            yield from _some(entry, dtype, amount.samples)
 
 
 def varied(taken: Iterable[Sample], amount: Amount) -> Iterator[Sample]:

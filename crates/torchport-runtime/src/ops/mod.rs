@@ -66,7 +66,7 @@ pub use conv::conv;
 pub use conv_transpose::*;
 pub use create::{arange, full};
 pub use diagonal::diagonal;
-pub use embedding_bag::{embedding_bag, Bag};
+pub use embedding_bag::{embedding_bag, embedding_renorm, Bag};
 pub use extreme::*;
 pub use functions::*;
 pub use grid_sample::{grid_sample, Border, Sampling};
