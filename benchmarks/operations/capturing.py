@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import islice
 
 import torch
 from torch import nn
@@ -78,77 +78,72 @@ def capture(samples: Sequence[Sample]) -> list[Captured | str]:
 
 def _captured(samples: Sequence[Sample]) -> list[Captured | str]:
     """The samples of a block that no export can follow are left out of it first; then it is halved while it fails."""
-    told = {index: why for index, sample in enumerate(samples) if (why := _not_traceable(sample))}
-    rest = [index for index in range(len(samples)) if index not in told]
-    graphs = dict(zip(rest, _halving([samples[index] for index in rest]), strict=True))
-    return [told[index] if index in told else graphs[index] for index in range(len(samples))]
+    traced = [_traced(sample) for sample in samples]
+    rest = [(sample, count) for sample, count in zip(samples, traced, strict=True) if isinstance(count, int)]
+    graphs = iter(_halving(rest))
+    return [next(graphs) if isinstance(count, int) else count for count in traced]
 
 
-def _not_traceable(sample: Sample) -> str | None:
+def _traced(sample: Sample) -> int | str:
+    """How many tensors a sample gives, or why it cannot be traced."""
     try:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-            sample.call(*[mode.from_tensor(tensor) for tensor in sample.tensors])
+            return len(results(sample.call(*[mode.from_tensor(tensor) for tensor in sample.tensors])))
     except Exception as error:  # whatever an operation raises
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-    return None
+        return _said(error)
 
 
-def _halving(samples: Sequence[Sample]) -> list[Captured | str]:
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"[:300]
+
+
+def _halving(samples: Sequence[tuple[Sample, int]]) -> list[Captured | str]:
     if not samples:
         return []
     try:
         return _export(samples)
     except Exception as error:  # whatever torch.export raises
         if len(samples) == 1:
-            return [f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"[:300]]
+            return [_said(error)]
     middle = len(samples) // 2
     return _halving(samples[:middle]) + _halving(samples[middle:])
 
 
-def _export(samples: Sequence[Sample]) -> list[Captured | str]:
-    tensors = [tensor for sample in samples for tensor in sample.tensors]
+def _export(samples: Sequence[tuple[Sample, int]]) -> list[Captured | str]:
+    tensors = [tensor for sample, _ in samples for tensor in sample.tensors]
+    model = Calls([sample for sample, _ in samples])
     exported = export(
-        Calls(samples), tuple(tensors), {}, name="rows", wish={}, decompose=lambda op: not TARGET.supports(op)
+        model, tuple(tensors), {}, name="rows", wish={}, decompose=lambda op: not TARGET.supports(op)
     )
     graph, root = exported.graph, exported.graph.root
-    names = [item.name for item in root.inputs]
-    given: dict[str, Any] = dict(zip(names, tensors, strict=True))
-    calls = {node.name: node for node in root.nodes if node.op == g.CALL}
-    found: list[Captured | str] = []
-    position = 0
-    for index, sample in enumerate(samples):
-        count = len(sample_outputs(sample))
-        outputs = root.outputs[position : position + count]
-        position += count
-        found.append(_own_graph(graph, calls, outputs, given, f"calls.{index}", exported.weights))
-    return found
-
-
-def sample_outputs(sample: Sample) -> list[torch.Tensor]:
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        return results(sample.call(*[mode.from_tensor(tensor) for tensor in sample.tensors]))
+    given = dict(zip([item.name for item in root.inputs], tensors, strict=True))
+    calls = {node.target: node for node in root.nodes if node.op == g.CALL}
+    outputs = iter(root.outputs)
+    return [
+        _own_graph(graph, calls.get(f"calls.{index}"), list(islice(outputs, count)), given, exported.weights)
+        for index, (_, count) in enumerate(samples)
+    ]
 
 
 def _own_graph(
     graph: g.Graph,
-    calls: dict[str, g.Node],
+    node: g.Node | None,
     outputs: Sequence[g.Ref],
-    given: dict[str, torch.Tensor],
-    key: str,
-    weights: Any,
+    given: Mapping[str, torch.Tensor],
+    weights: Mapping[str, torch.Tensor],
 ) -> Captured | str:
-    node = next((node for node in calls.values() if node.target == key), None)
-    if node is None:
+    """The module that a node of the root calls, with what is given to it."""
+    if node is None or node.target is None:
         return NOTHING
     if any(ref.name != node.name and ref.name not in given for ref in outputs):
         return "part of it is outside its module"
-    module = graph.modules[key]
+    module = graph.modules[node.target]
     inputs = [given[ref.name] for ref in node.args]
     constants = [g.Input(name, graph.weights[weight].meta) for name, weight in module.params.items()]
     inputs += [weights[weight] for weight in module.params.values()]
     if not module.inputs and not constants:
-        constants = [g.Input("device", g.TensorMeta((), "float32"))]
-        inputs = [torch.zeros(())]
+        # What makes a tensor from nothing asks an input for the device.
+        constants, inputs = [g.Input("device", g.TensorMeta((), "float32"))], [torch.zeros(())]
     alone = replace(module, inputs=(*module.inputs, *constants), params={})
     places = [ref.index if ref.name == node.name else None for ref in outputs]
     return Captured(graph, alone, inputs, places)
