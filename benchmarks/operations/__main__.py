@@ -17,8 +17,12 @@ from .corners import corners
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operations")
-    parser.add_argument("--only", help="names of operations, as torch's database has them; no page is written")
-    parser.add_argument("--corners", action="store_true", help="only the samples of our own; no page is written")
+    parser.add_argument(
+        "--only", help="names of operations, as torch's database has them; no page is written"
+    )
+    parser.add_argument(
+        "--corners", action="store_true", help="only the samples of our own; no page is written"
+    )
     parser.add_argument("--samples", type=int, default=EVERYTHING.samples, help="of each operation and dtype")
     parser.add_argument("--folder", type=Path, help="where the program is kept")
     options = parser.parse_args()

@@ -135,7 +135,9 @@ class _Rows:
         """Adds samples, and gives those whose operations are mapped."""
         known = list(computed(given))
         graphs = capture([item.sample for item in known])
-        return [item.sample for item, graph in zip(known, graphs, strict=True) if self._is_mapped(item, graph)]
+        return [
+            item.sample for item, graph in zip(known, graphs, strict=True) if self._is_mapped(item, graph)
+        ]
 
     def _is_mapped(self, item: Known, captured: Captured | str) -> bool:
         if captured == NOTHING:

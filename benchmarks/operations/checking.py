@@ -52,7 +52,11 @@ def _as_chosen(x: torch.Tensor, golden: torch.Tensor, candidate: torch.Tensor) -
 
 
 def _difference(
-    sample: Sample, operations: set[str], golden: torch.Tensor, candidate: torch.Tensor, truth: torch.Tensor | None
+    sample: Sample,
+    operations: set[str],
+    golden: torch.Tensor,
+    candidate: torch.Tensor,
+    truth: torch.Tensor | None,
 ) -> str | None:
     if golden.dtype == torch.bool and candidate.dtype == torch.uint8:
         if bool((candidate > 1).any()):

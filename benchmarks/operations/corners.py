@@ -18,10 +18,23 @@ _INTEGERS = (torch.int64, torch.int32, torch.uint8)
 
 def corners() -> Iterator[Sample]:
     torch.manual_seed(0)
-    for make in (_norms, _spreads, _resizing, _logic, _zeros, _limits, _shapes, _products, _ties, _conversions):
+    for make in (
+        _norms,
+        _spreads,
+        _resizing,
+        _logic,
+        _zeros,
+        _limits,
+        _shapes,
+        _products,
+        _ties,
+        _conversions,
+    ):
         for number, (name, function, *args) in enumerate(make()):
             tensor = next(arg for arg in args if isinstance(arg, Tensor))
-            yield Sample(name, tensor.dtype, f"corner {make.__name__[1:]} {number}", function, tuple(args), {})
+            yield Sample(
+                name, tensor.dtype, f"corner {make.__name__[1:]} {number}", function, tuple(args), {}
+            )
 
 
 _Made = Iterator[tuple[str, Callable[..., Any], *tuple[Any, ...]]]
@@ -83,7 +96,11 @@ def _zeros() -> _Made:
             yield "sub", lambda x, f=factor: f - x, x
             yield "div", lambda x, f=factor: x / f, x
         yield "atan2", lambda x: torch.atan2(x * 2.0, x * 0.5), x
-        yield "addmm", lambda x: torch.addmm(x, x[:, None], x[None], alpha=-2.0, beta=0.5), x.nan_to_num(0, 1, 1)
+        yield (
+            "addmm",
+            lambda x: torch.addmm(x, x[:, None], x[None], alpha=-2.0, beta=0.5),
+            x.nan_to_num(0, 1, 1),
+        )
 
 
 def _limits() -> _Made:
@@ -98,7 +115,13 @@ def _limits() -> _Made:
     numbers = [float("nan"), -0.0, 0.0, 1.0, -2.0, float("inf"), -float("inf"), 0.3]
     for dtype in _FLOATS:
         x = torch.tensor(numbers, dtype=dtype)
-        for low, high in ((float("nan"), None), (None, float("nan")), (float("nan"), 1.0), (0.0, None), (0.1, 0.3)):
+        for low, high in (
+            (float("nan"), None),
+            (None, float("nan")),
+            (float("nan"), 1.0),
+            (0.0, None),
+            (0.1, 0.3),
+        ):
             yield "clamp", lambda x, a=low, b=high: x.clamp(a, b), x
         yield "clamp", lambda x: x.clamp(x.flip(0), x + 1), x
         yield "nn.functional.hardtanh", lambda x: F.hardtanh(x, -0.1, 0.3), x
@@ -161,7 +184,15 @@ def _ties() -> _Made:
 
 
 def _conversions() -> _Made:
-    near = [1 + 2**-8 + 2**-30, 1 + 2**-8 - 2**-30, 1 + 2**-11 + 2**-30, 1 + 2**-24 + 2**-50, 1e300, 65520.0, 1e-45]
+    near = [
+        1 + 2**-8 + 2**-30,
+        1 + 2**-8 - 2**-30,
+        1 + 2**-11 + 2**-30,
+        1 + 2**-24 + 2**-50,
+        1e300,
+        65520.0,
+        1e-45,
+    ]
     for dtype in (torch.float64, torch.float32, *_HALVES):
         x = torch.tensor([*near, -0.0, float("nan"), float("inf"), -1.0, 300.0, 3e9, 1e-8], dtype=dtype)
         for to in (*_FLOATS, *_INTEGERS, torch.bool, torch.int16):

@@ -55,7 +55,15 @@ class Entry:
             yield self._sample(given.sample_input, torch.float32, f"error {number}")
 
     def _sample(self, given: Any, dtype: torch.dtype, label: str) -> Sample:
-        return Sample(self.name, dtype, label, self.info.op, (given.input, *given.args), dict(given.kwargs), self.is_elementwise)
+        return Sample(
+            self.name,
+            dtype,
+            label,
+            self.info.op,
+            (given.input, *given.args),
+            dict(given.kwargs),
+            self.is_elementwise,
+        )
 
 
 def entries() -> list[Entry]:

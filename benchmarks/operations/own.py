@@ -23,7 +23,9 @@ def variants(sample: Sample) -> Iterator[Sample]:
             yield sample.changed("a NaN", lambda t: _put(t, float("nan")))
             yield sample.changed("an infinity", lambda t: _put(t, float("inf")))
             yield sample.changed("zeros of both signs", _zeros)
-    elif sample.is_elementwise and any(tensor.dtype in _INTEGERS and tensor.numel() for tensor in sample.tensors):
+    elif sample.is_elementwise and any(
+        tensor.dtype in _INTEGERS and tensor.numel() for tensor in sample.tensors
+    ):
         yield sample.changed("huge integers", _huge)
     if any(tensor.ndim > 0 and tensor.numel() for tensor in sample.tensors):
         yield sample.changed("empty", lambda t: t[:0] if t.ndim else t)

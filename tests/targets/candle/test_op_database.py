@@ -1,8 +1,6 @@
-"""A part of torch's database of operations, and all samples of our own: captured, built, run, compared by bits."""
+"""Samples of operations of our own: captured, built, run, compared by bits."""
 
 from __future__ import annotations
-
-from itertools import chain
 
 import pytest
 import torch
@@ -11,25 +9,13 @@ from benchmarks.operations import page
 from benchmarks.operations.campaign import Amount, Row, run
 from benchmarks.operations.checking import difference
 from benchmarks.operations.corners import corners
-from benchmarks.operations.database import entries
 from benchmarks.operations.expected import EXPECTED
 from benchmarks.operations.sample import Sample
-from torchport.targets.candle.registry import OPS
-
-DTYPES = (torch.float32, torch.bfloat16, torch.int64)
-EACH = 9
-"""Of how many entries of the database one is taken."""
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory, cargo: str) -> list[Row]:
-    part = (
-        sample
-        for entry in entries()[::EACH]
-        for dtype in DTYPES
-        for sample, _ in zip(entry.samples(dtype), range(1), strict=False)
-    )
-    return run(chain(corners(), part), Amount(samples=1, varied=0), tmp_path_factory.mktemp("operations"))
+    return run(corners(), Amount(samples=1, varied=0), tmp_path_factory.mktemp("operations"))
 
 
 def test_samples_of_operations_compute_what_torch_computes(rows: list[Row]) -> None:
@@ -43,14 +29,6 @@ def test_no_corner_is_left_out(rows: list[Row]) -> None:
         if row.sample.label.startswith("corner") and row.verdict in ("refused", "not mapped", "not captured")
     ]
     assert left_out == []
-
-
-def test_the_page_lists_the_operations_of_the_table() -> None:
-    assert page.listed(page.PAGE.read_text()) == set(OPS)
-
-
-def test_few_rows_are_expected_to_fail() -> None:
-    assert page.share_expected(page.PAGE.read_text()) < 2
 
 
 def test_what_is_expected_to_fail_is_counted() -> None:

@@ -47,7 +47,9 @@ def _clamp(e: Emitter, a: Args, least: str | None, most: str | None) -> Code:
     def written(bound: g.Arg, role: str) -> Code:
         if dtype not in g.FLOATS:
             return integer(e, bound, role, dtype)
-        return number(e, bound, None) if isinstance(bound, g.Sym) else as_code(rust.float_literal(float(bound)))
+        return (
+            number(e, bound, None) if isinstance(bound, g.Sym) else as_code(rust.float_literal(float(bound)))
+        )
 
     options = [
         optional(None if bound is None else written(bound, role))
