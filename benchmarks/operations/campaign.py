@@ -118,7 +118,7 @@ def run(given: Iterable[Sample], amount: Amount, folder: Path) -> list[Row]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = _Rows()
-        mapped = [sample for sample in program.add(given)]
+        mapped = program.add(given)
         program.add(varied(mapped, amount))
     return program.judged(folder)
 

@@ -1,4 +1,4 @@
-"""Samples of our own: corners in which an operation once differed from torch, and operations that torch's database lacks."""
+"""Samples of our own: corners in which an operation once differed from torch, and what torch's database lacks."""
 
 from __future__ import annotations
 

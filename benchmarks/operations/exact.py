@@ -1,21 +1,21 @@
-"""The operations whose result IEEE 754 or their meaning determines to the last bit: they move, choose, compare, convert,
-or round once."""
+"""The operations whose result is determined to the last bit: they move, choose, compare, convert, or round once."""
 
 from __future__ import annotations
 
 from torchport.targets.candle.registry import OPS
 
 _WORDS = """
-    abs add all amax amin any arange argmax argmin argsort as_strided bitwise bucketize cat ceil clamp clamp_max clamp_min
-    clone constant_pad_nd copy copysign diagonal diff div embedding eq expand fill flip floor fmax fmin full full_like
-    gather ge glu_ gt hardtanh index index_put index_select isfinite isinf isnan isneginf isposinf le logical lt
-    masked_fill max max_pool1d max_pool2d max_pool3d maximum min minimum mul ne neg new_full new_ones new_zeros nonzero
-    one_hot ones ones_like pad permute pixel_shuffle reciprocal reflection_pad1d reflection_pad2d reflection_pad3d relu
-    relu6 repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d reshape roll round rsub
-    scalar_tensor scatter searchsorted select select_scatter sign signbit slice slice_scatter sort split split_with_sizes
-    sqrt squeeze stack sub t topk transpose tril triu true_divide trunc type_as unbind unfold unsqueeze unsafe_split
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d where zeros zeros_like _to_copy _unsafe_index
-    _unsafe_index_put __and__ __or__ __xor__ __lshift__ __rshift__
+    __and__ __lshift__ __or__ __rshift__ __xor__ _to_copy _unsafe_index _unsafe_index_put abs add all
+    amax amin any arange argmax argmin argsort as_strided bitwise bucketize cat ceil clamp clamp_max
+    clamp_min clone constant_pad_nd copy copysign diagonal diff div embedding eq expand fill flip floor
+    fmax fmin full full_like gather ge gt hardtanh index index_put index_select isfinite isinf isnan
+    isneginf isposinf le logical lt masked_fill max max_pool1d max_pool2d max_pool3d maximum min minimum
+    mul ne neg new_full new_ones new_zeros nonzero one_hot ones ones_like pad permute pixel_shuffle
+    reciprocal reflection_pad1d reflection_pad2d reflection_pad3d relu relu6 repeat repeat_interleave
+    replication_pad1d replication_pad2d replication_pad3d reshape roll round rsub scalar_tensor scatter
+    searchsorted select select_scatter sign signbit slice slice_scatter sort split split_with_sizes sqrt
+    squeeze stack sub t topk transpose tril triu true_divide trunc type_as unbind unfold unsafe_split
+    unsqueeze upsample_nearest1d upsample_nearest2d upsample_nearest3d where zeros zeros_like
 """
 _EXACT_WORDS = frozenset(_WORDS.split())
 

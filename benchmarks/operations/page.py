@@ -17,15 +17,16 @@ COUNTED = ("passed", "refused", "wrong")
 _HEAD = """\
 # Operations
 
-What candle's table maps, and how much of it was compared with torch. `make operations` writes this page: it runs every
-operation over the samples of torch's own database (`op_db`), with float32, float64, float16, bfloat16, int64, int32,
-uint8 and bool where torch takes them; over the same samples as views out of order, with NaN, infinities, zeros of both
-signs, numbers below the normal ones, huge integers and no elements; and over samples of our own. Each sample is captured
-and written as Rust as a model of yours is. All rows are one program, which is built and run once.
+What candle's table maps, and how much of it was compared with torch. `make operations` writes this page: it
+runs every operation over the samples of torch's own database (`op_db`), with float32, float64, float16,
+bfloat16, int64, int32, uint8 and bool where torch takes them; over the same samples as views out of order,
+with NaN, infinities, zeros of both signs, numbers below the normal ones, huge integers and no elements; and
+over samples of our own. Each sample is captured and written as Rust as a model of yours is. All rows are
+one program, which is built and run once.
 
-Operations that move, choose, compare, convert or round once must give torch's bits. The others are judged by the rule of
-the [noise floor](verdicts.md). A sample is *refused* if the conversion says that it cannot write it, and why. What is
-*expected to fail* has a reason below.
+Operations that move, choose, compare, convert or round once must give torch's bits. The others are judged
+by the rule of the [noise floor](verdicts.md). A sample is *refused* if the conversion says that it cannot
+write it, and why. What is *expected to fail* has a reason below.
 """
 
 
