@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 import tempfile
 from pathlib import Path
@@ -11,8 +10,9 @@ from pathlib import Path
 from torchport.files import write_atomically
 
 from . import page
-from .campaign import EVERYTHING, Amount, run, samples
+from .campaign import EVERYTHING, Amount, run
 from .corners import corners
+from .database import entries
 
 
 def main() -> None:
@@ -21,25 +21,27 @@ def main() -> None:
         "--only", help="names of operations, as torch's database has them; no page is written"
     )
     parser.add_argument(
-        "--corners", action="store_true", help="only the samples of our own; no page is written"
+        "--part", help="I/N: every N-th entry of the database from the I-th; no page is written"
     )
     parser.add_argument("--samples", type=int, default=EVERYTHING.samples, help="of each operation and dtype")
     parser.add_argument("--folder", type=Path, help="where the program is kept")
     options = parser.parse_args()
     names = options.only.split(",") if options.only else None
-    amount = Amount(options.samples, min(options.samples // 2, EVERYTHING.varied))
-    given = iter(()) if options.corners else samples(amount, names)
     own = [sample for sample in corners() if names is None or sample.name in names]
+    known = [entry for entry in entries() if names is None or entry.name in names]
+    if options.part:
+        index, count = map(int, options.part.split("/"))
+        own, known = own[index::count], known[index::count]
+    amount = Amount(options.samples, min(options.samples // 2, EVERYTHING.varied))
     folder = options.folder or Path(tempfile.mkdtemp())
-    rows = run(itertools.chain(own, given), amount, folder)
-    wrong, stale = page.unexpected(rows), page.stale(rows)
+    rows = run(own, amount, folder, known, lambda text: print(text, file=sys.stderr, flush=True))
+    wrong = page.unexpected(rows)
     for row in wrong:
         print(f"wrong\t{row.sample.title}\t{' '.join(sorted(row.operations))}\t{row.reason}")
-    counts = page.tally(rows)
-    print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
-    if names is None and not options.corners:
+    print(", ".join(f"{count} {verdict}" for verdict, count in page.tally(rows).items()))
+    if names is None and not options.part:
         write_atomically(page.PAGE, page.write(rows))
-        for name in stale:
+        for name in page.stale(rows):
             print(f"{name} is expected to fail, and does not")
     if wrong:
         sys.exit(f"{len(wrong)} rows differ from torch")

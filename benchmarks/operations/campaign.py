@@ -12,11 +12,12 @@ from typing import Literal
 
 import torch
 
+from torchport.events import Say
 from torchport.targets.candle.registry import OPS
 
 from .capturing import NOTHING, Captured, capture
 from .checking import difference
-from .database import DTYPES, Entry, entries
+from .database import DTYPES, Entry
 from .own import variants
 from .program import Program, write
 from .sample import Sample
@@ -44,35 +45,16 @@ class Amount:
 EVERYTHING = Amount(samples=12, varied=4)
 
 
-def mapped_entries(names: Iterable[str] | None = None) -> list[Entry]:
-    """The entries of torch's database of which one of the first samples needs only operations that are mapped."""
-    wanted = None if names is None else set(names)
-    known = [entry for entry in entries() if wanted is None or entry.name in wanted]
-    first: list[tuple[Entry, Sample]] = []
-    for entry in known:
-        dtype = next((dtype for dtype in DTYPES if dtype in entry.info.dtypes), None)
-        if dtype is not None:
-            first += [(entry, sample) for sample in _some(entry, dtype, 2)]
-    graphs = capture([sample for _, sample in first])
-    found = {
-        entry.name
-        for (entry, _), graph in zip(first, graphs, strict=True)
-        if isinstance(graph, Captured) and graph.operations <= OPS.keys()
-    }
-    return [entry for entry in known if entry.name in found]
-
-
 def _some(entry: Entry, dtype: torch.dtype, count: int) -> list[Sample]:
     """Samples from all over, for the odd ones come last."""
     found = list(itertools.islice(entry.samples(dtype), 200))
     return found[:: max(1, len(found) // count)][:count]
 
 
-def samples(amount: Amount, names: Iterable[str] | None = None) -> Iterator[Sample]:
-    """Samples of torch's database."""
-    for entry in mapped_entries(names):
-        for dtype in DTYPES:
-            yield from _some(entry, dtype, amount.samples)
+def _first(entry: Entry) -> list[Sample]:
+    """Samples that tell whether the table has an operation: few, in the first dtype that it takes."""
+    dtype = next((dtype for dtype in DTYPES if dtype in entry.info.dtypes), None)
+    return [] if dtype is None else _some(entry, dtype, 2)
 
 
 def varied(taken: Iterable[Sample], amount: Amount) -> Iterator[Sample]:
@@ -113,14 +95,37 @@ def _same(first: torch.Tensor, second: torch.Tensor) -> bool:
     return first.shape == second.shape and torch.equal(first.nan_to_num(), second.nan_to_num())
 
 
-def run(given: Iterable[Sample], amount: Amount, folder: Path) -> list[Row]:
-    """The verdict on each sample that torch can compute, and on variants of those that are mapped."""
+def run(
+    own: Iterable[Sample],
+    amount: Amount,
+    folder: Path,
+    known: Sequence[Entry] = (),
+    say: Say = lambda _: None,
+) -> list[Row]:
+    """The verdict on samples of our own, and on those of entries of torch's database whose operations are mapped."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = _Rows()
-        mapped = program.add(given)
-        program.add(varied(mapped, amount))
-    return program.judged(folder)
+        rows = _Rows()
+        say("samples of our own")
+        mapped = rows.add(own)
+        say(f"the first samples of {len(known)} entries")
+        first = rows.add(sample for entry in known for sample in _first(entry))
+        titles = {sample.title for sample in first}
+        names = {sample.name for sample in first}
+        say(f"the other samples of the {len(names)} entries whose operations are mapped")
+        others = (
+            sample
+            for entry in known
+            if entry.name in names
+            for dtype in DTYPES
+            for sample in _some(entry, dtype, amount.samples)
+            if sample.title not in titles
+        )
+        mapped += first + rows.add(others)
+        say(f"variants of {len(mapped)} samples")
+        rows.add(varied(mapped, amount))
+    say(f"{len(rows.waiting)} rows in {len(rows.program.functions)} functions are built and run")
+    return rows.judged(folder)
 
 
 class _Rows:

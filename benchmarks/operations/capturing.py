@@ -64,8 +64,8 @@ class Captured:
     """For each tensor that the sample gives, the output of the module that it is; None if it is an input."""
 
     @property
-    def operations(self) -> set[str]:
-        return {node.op for node in self.module.nodes}
+    def operations(self) -> list[str]:
+        return [node.op for node in self.module.nodes]
 
 
 def capture(samples: Sequence[Sample]) -> list[Captured | str]:

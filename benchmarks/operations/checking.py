@@ -9,7 +9,7 @@ import torch
 
 from torchport.parity.judge import judge
 
-from .exact import EXACT
+from .exact import is_exact
 from .sample import Sample
 
 UNDEFINED = frozenset({"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default"})
@@ -21,15 +21,19 @@ CHOOSING = frozenset({"aten.sort.default", "aten.argsort.default"})
 
 def difference(
     sample: Sample,
-    operations: set[str],
+    operations: Sequence[str],
     golden: Sequence[torch.Tensor],
     candidates: Sequence[torch.Tensor],
     truths: Sequence[torch.Tensor] | None,
 ) -> str | None:
-    """What is wrong with the tensors that were computed; None if nothing is."""
+    """What is wrong with the tensors that a graph of these operations gave; None if nothing is."""
     if len(golden) != len(candidates):
         return f"{len(candidates)} results instead of {len(golden)}"
-    if operations <= CHOOSING and len(sample.tensors) == 1 and golden[-1].shape == candidates[-1].shape:
+    if (
+        CHOOSING.issuperset(operations)
+        and len(sample.tensors) == 1
+        and golden[-1].shape == candidates[-1].shape
+    ):
         candidates = [*candidates[:-1], _as_chosen(sample.tensors[0], golden[-1], candidates[-1])]
     for index, (wanted, given) in enumerate(zip(golden, candidates, strict=True)):
         truth = truths[index] if truths is not None and index < len(truths) else None
@@ -53,7 +57,7 @@ def _as_chosen(x: torch.Tensor, golden: torch.Tensor, candidate: torch.Tensor) -
 
 def _difference(
     sample: Sample,
-    operations: set[str],
+    operations: Sequence[str],
     golden: torch.Tensor,
     candidate: torch.Tensor,
     truth: torch.Tensor | None,
@@ -66,9 +70,9 @@ def _difference(
         return f"dtype {candidate.dtype} instead of {golden.dtype}"
     if golden.shape != candidate.shape:
         return f"shape {tuple(candidate.shape)} instead of {tuple(golden.shape)}"
-    if golden.numel() == 0 or operations <= UNDEFINED:
+    if golden.numel() == 0 or UNDEFINED.issuperset(operations):
         return None
-    if not golden.is_floating_point() or operations <= EXACT:
+    if not golden.is_floating_point() or is_exact(operations):
         return _unequal(golden, candidate)
     if bool(golden.isnan().all()):
         return None if bool(candidate.isnan().all()) else "numbers instead of NaN"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torchport.targets.candle.registry import OPS
 
 _WORDS = """
@@ -22,6 +24,16 @@ _EXACT_WORDS = frozenset(_WORDS.split())
 
 def _word(operation: str) -> str:
     return operation.split(".")[1]
+
+
+_ROUNDING = frozenset(["add", "sub", "rsub", "mul", "div", "true_divide", "reciprocal", "sqrt", "round", "diff"])
+"""Those that round: of two in a row, torch may have made one that rounds once."""
+
+
+def is_exact(operations: Sequence[str]) -> bool:
+    """Whether a graph of these operations gives torch's bits, in whatever order they are computed."""
+    rounding = sum(_word(operation) in _ROUNDING for operation in operations)
+    return EXACT.issuperset(operations) and rounding <= 1
 
 
 def _is_exact(operation: str) -> bool:

@@ -38,7 +38,7 @@ def test_what_is_expected_to_fail_is_counted() -> None:
 
 def checked(operation: str, x: torch.Tensor, golden: torch.Tensor, candidate: torch.Tensor) -> str | None:
     sample = Sample("planted", x.dtype, "", torch.clone, (x,), {})
-    return difference(sample, {operation}, [golden], [candidate], None)
+    return difference(sample, [operation], [golden], [candidate], None)
 
 
 X = torch.tensor([3.0, 1.0, 3.0, -0.0])

@@ -44,6 +44,12 @@ def converted(e: Emitter, arg: g.Ref, dtype: str) -> Code:
     return call("ops::to_dtype", e.ref(arg), dtype_word(dtype))
 
 
+def must_be_float(e: Emitter, arg: g.Ref) -> None:
+    """Raises for integers, where torch has a kernel for them and the runtime crate has none."""
+    if not e.meta(arg).is_float:
+        raise Unsupported(f"of {e.meta(arg).dtype}, which the runtime crate computes for floating point only")
+
+
 def dtype_word(dtype: str) -> str:
     """candle's name for a dtype."""
     if dtype not in rust.DTYPES:
