@@ -17,7 +17,7 @@ if not (3, first) <= sys.version_info[:2] < (3, beyond):
 endef
 export CHECK_PYTHON
 
-.PHONY: oldest trained setup demo test test-fast lint test-rust test-python zoo bench faults honest fuzz lock cargo chromium
+.PHONY: oldest trained setup demo test test-fast lint test-rust test-python zoo bench faults honest operations fuzz lock cargo chromium
 
 setup: $(VENV)/.synced
 
@@ -101,6 +101,9 @@ faults: setup cargo
 
 honest: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.honest
+
+operations: setup cargo
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.operations
 
 fuzz: setup
 	@$(BIN)/python -W error -m benchmarks.fuzz_snapshots
