@@ -58,7 +58,8 @@ class _Settler:
         self.fields: list[NumberField] = []
         self.uses_config = False
         self._param_names: dict[tuple[Column, str], str] = {}
-        self._taken = {"cfg", "vb", "i", *(item.name for item in body.fields)}
+        self._taken_fields = {"probe", *(item.name for item in body.fields)}
+        self._taken_params = {"cfg", "vb", "i", *self._taken_fields}
 
     def word(self, index: int) -> str:
         number = self.body.numbers[index]
@@ -81,7 +82,8 @@ class _Settler:
         number = self.body.numbers[index]
         kind = "f64" if any(isinstance(v, float) for v in column) else "i64" if min(column) < 0 else "usize"
         if (column, kind) not in self._param_names:
-            name = self._unique(self._attribute(column) or (number.role or "size").split()[0])
+            wish = self._attribute(column) or (number.role or "size").split()[0]
+            name = _unique(wish, self._taken_params)
             self._param_names[column, kind] = name
             self.params.append(Param(name, kind))
             self.sources.append(index)
@@ -94,24 +96,14 @@ class _Settler:
         for known in self.fields:
             if known.init == expression:
                 return f"self.{known.name}"
-        name = expression.removeprefix("cfg.")
-        if not name.isidentifier():
-            attribute = self._attribute((number.value,) * len(self.modules))
-            if attribute is None:
-                return re.sub(
-                    r"cfg\.\w+", lambda found: self._kept(found.group(), number, "usize"), expression
-                )
-            name = self._unique(attribute)
+        wish: str | None = expression.removeprefix("cfg.")
+        if not expression.removeprefix("cfg.").isidentifier():
+            wish = self._attribute((number.value,) * len(self.modules))
+        if wish is None:
+            return re.sub(r"cfg\.\w+", lambda found: self._kept(found.group(), number, "usize"), expression)
+        name = _unique(wish, self._taken_fields)
         self.fields.append(NumberField(name, kind, expression))
         return f"self.{name}"
-
-    def _unique(self, name: str) -> str:
-        name = rust.snake(name)
-        unique, number = name, 2
-        while unique in self._taken:
-            unique, number = f"{name}_{number}", number + 1
-        self._taken.add(unique)
-        return unique
 
     def _attribute(self, column: Column) -> str | None:
         """An attribute of the class that has this value in every module."""
@@ -121,6 +113,13 @@ class _Settler:
             if tuple(module.attributes.get(name) for module in self.modules) == column:
                 return name
         return None
+
+
+def _unique(wish: str, taken: set[str]) -> str:
+    """A name that is not taken yet, which it is from now on."""
+    name = rust.unique(wish, taken.__contains__)
+    taken.add(name)
+    return name
 
 
 def _converted(word: str, before: str, after: str) -> str:

@@ -61,7 +61,7 @@ def generate(
         },
         config=config.fields,
         todos=library.todos,
-        inputs=[rust.snake(item.name) for item in graph.root.inputs],
+        inputs=rust.distinct(item.name for item in graph.root.inputs),
         input_forms=[_form(item.meta, graph) for item in graph.root.inputs],
         outputs=len(graph.root.outputs),
         is_plain=root.is_plain,
@@ -209,7 +209,7 @@ class _Writer:
         names = self.input_names[group.struct.name]
         inputs = "".join(f", {name}: &Tensor" for name in names)
         inputs += "".join(f", {size}: usize" for size in body.given_sizes)
-        result = "Tensor" if body.outputs == 1 else f"({', '.join(['Tensor'] * body.outputs)})"
+        result = rust.tensors_type(body.outputs)
         lines = [self._filled(line, group) for line in body.statements]
         if self._is_probed(group) and names:
             lines.insert(0, f"check!(self.probe => {', '.join(names)});")
@@ -225,6 +225,7 @@ class _Writer:
     # imports
 
     def _imports(self, text: str) -> Iterable[str]:
+        text = _TEXTS.sub("", text)
         candle = [name for name in ("DType", "Device", "Result", "Tensor") if re.search(rf"\b{name}\b", text)]
         if any(group.struct.is_plain or group.body.calls_module_trait for group in self.library.groups):
             candle.append("Module")
@@ -239,6 +240,8 @@ class _Writer:
             yield f"use torchport_runtime::{{{', '.join(runtime)}}};"
 
 
+_TEXTS = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*')
+"""Strings and comments, in which nothing is used."""
 _RUNTIME_USES = {"check": r"\bcheck!", "ops": r"\bops::", "Probe": r"\bProbe\b"}
 """Item of the runtime crate → pattern of code that uses it, for which it must be imported."""
 
