@@ -13,6 +13,7 @@ import torch
 from torchport.capture import graph as g
 from torchport.capture import symbols
 from torchport.capture.exported import Exported
+from torchport.capture.fields import plain_numbers, values_of
 from torchport.capture.flow_layers import with_flow_layers
 from torchport.capture.flow_reader import FoundBody
 from torchport.capture.fx_nodes import output_names
@@ -195,7 +196,4 @@ def _is_plain(value: Any) -> bool:
 def _model_config(model: torch.nn.Module) -> dict[str, Any]:
     """The numbers of a `config` object, as Hugging Face models carry one."""
     config = getattr(model, "config", None)
-    if config is None:
-        return {}
-    values = config.to_dict() if hasattr(config, "to_dict") else getattr(config, "__dict__", {})
-    return {k: v for k, v in values.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+    return {} if config is None else plain_numbers(values_of(config))

@@ -60,6 +60,8 @@ class Number:
     """The Rust type: `usize`, `i64` or `f64`."""
     in_forward: bool
     """Whether `forward` reads the number; otherwise `new` does."""
+    place: str | None = None
+    """The axis of a weight that the number is the length of: `encoder.fc.weight[0]`."""
 
 
 class Unsupported(Exception):

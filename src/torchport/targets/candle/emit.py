@@ -55,12 +55,20 @@ class Emitter:
 
     # names and numbers
 
-    def slot(self, value: int | float, role: str | None, kind: str = "usize", *, new: bool = False) -> Code:
+    def slot(
+        self,
+        value: int | float,
+        role: str | None,
+        kind: str = "usize",
+        *,
+        new: bool = False,
+        place: str | None = None,
+    ) -> Code:
         """A number that may become a literal, a Config field or a constructor argument.
 
-        With `new`, the constructor reads it; otherwise `forward` does.
+        With `new`, the constructor reads it; otherwise `forward` does. `place` is the axis of a weight that it is of.
         """
-        self.body.numbers.append(Number(value, role, kind, in_forward=not new))
+        self.body.numbers.append(Number(value, role, kind, in_forward=not new, place=place))
         return as_code(Slot(len(self.body.numbers) - 1))
 
     def add_field(self, name: str, type_: Piece, init: Piece) -> str:

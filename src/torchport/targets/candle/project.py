@@ -79,7 +79,8 @@ fn main() -> Result<()> {{
         VarBuilder::from_mmaped_safetensors(&[&options.weights], DType::F32, &device)?
     }};
     let model = {model}::new(&config, vb)?;
-    options.run(&[{names}], &device, |inputs| {{
+    let inputs = {inputs};
+    options.run(&inputs, &device, |inputs| {{
         {call}
     }})
 }}
@@ -144,7 +145,7 @@ def _main(generated: Generated, crate: str) -> str:
     text = MAIN_RS.format(
         model=generated.model,
         crate=crate,
-        names=", ".join(f'"{name}"' for name in generated.inputs),
+        inputs=_inputs(generated),
         call=call,
     )
     if generated.is_plain:
@@ -152,6 +153,19 @@ def _main(generated: Generated, crate: str) -> str:
             "use candle::{DType, Device, Result};", "use candle::{DType, Device, Module, Result};"
         )
     return text
+
+
+def _inputs(generated: Generated) -> str:
+    """The table of what the model takes; only the names if a dtype is among them that candle lacks."""
+    if not generated.inputs:
+        return '[""; 0]'
+    forms = [form for form in generated.input_forms if form is not None]
+    rows = [f'"{name}"' for name in generated.inputs]
+    if len(forms) == len(rows):
+        rows = [
+            f'({name}, DType::{dtype}, "[{shape}]")' for name, (dtype, shape) in zip(rows, forms, strict=True)
+        ]
+    return f"[{', '.join(rows)}]"
 
 
 def format_rust(source: str) -> str:

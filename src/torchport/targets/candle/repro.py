@@ -97,7 +97,7 @@ def candidate(inputs, here):
 
 def write_repro(
     project: Project,
-    config: Mapping[str, int | float],
+    config: Mapping[str, int | float | list[int | float]],
     golden: Path,
     limits: Sequence[float],
     *,
@@ -113,7 +113,11 @@ def write_repro(
 
 
 def _test(
-    project: Project, config: Mapping[str, int | float], golden: Path, limits: Sequence[float], is_plain: bool
+    project: Project,
+    config: Mapping[str, int | float | list[int | float]],
+    golden: Path,
+    limits: Sequence[float],
+    is_plain: bool,
 ) -> str:
     with Trace(golden) as recorded:
         root = recorded.root or ""
@@ -146,5 +150,7 @@ def _float(value: float) -> str:
     return f"{value:.6e}"
 
 
-def _number(value: int | float) -> str:
+def _number(value: int | float | list[int | float]) -> str:
+    if isinstance(value, list):
+        return f"vec![{', '.join(map(_number, value))}]"
     return _float(value) if isinstance(value, float) else str(value)

@@ -22,6 +22,7 @@ rows(
         "aten.scatter.src": "ops::scatter({self}, {dim:axis}, {index}, {src})?",
         "aten.scatter.value": "ops::scatter_value({self}, {dim:axis}, {index}, {value:f64})?",
         "aten.scatter_add.default": "ops::scatter_add({self}, {dim:axis}, {index}, {src})?",
+        "aten.embedding_renorm.default": "ops::embedding_renorm({self}, {indices}, {max_norm:f64}, {norm_type:f64})?",
         "aten.one_hot.default": "ops::one_hot({self}, {num_classes:usize})?",
         "aten.select_scatter.default": "ops::select_scatter({self}, {src}, {dim:axis}, {index:i64})?",
     }
