@@ -17,9 +17,10 @@ import time
 import warnings
 from pathlib import Path
 
-from benchmarks.programs.judging import Judgement, judged
+from benchmarks.programs.judging import Fault, Judgement, judged
 from benchmarks.programs.making import made_by
 from benchmarks.programs.shrinking import shrunk
+from benchmarks.programs.strategy import Program
 
 
 def main() -> int:
@@ -54,13 +55,19 @@ def _batch(given: argparse.Namespace, batch: int) -> Judgement:
         found = judged(programs, Path(scratch), proofs=given.proofs)
         print("\n".join(_lines(f"batch {batch}", found)), flush=True)
         for name, fault in found.faults.items():
-            program, fault = shrunk(programs[name], fault, Path(scratch) / "shrinking")
-            given.keep.mkdir(parents=True, exist_ok=True)
             script = given.keep / f"{given.seed}_{name}.py"
-            script.write_text(program.script)
-            script.with_suffix(".txt").write_text(f"{fault.kind}\n{fault.message}\n")
-            print(f"--- {fault.kind}: {script}\n{program.script}\n{fault.message[:3000]}", flush=True)
+            _keep(script, programs[name], fault)
+            print(f"--- {fault.kind}: {script}\n{fault.message[:3000]}\nlooking for the least such model", flush=True)
+            program, fault = shrunk(programs[name], fault, Path(scratch) / "shrinking")
+            _keep(script, program, fault)
+            print(f"{program.script}\n{fault.message[:3000]}", flush=True)
     return found
+
+
+def _keep(script: Path, program: Program, fault: Fault) -> None:
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(program.script, encoding="utf-8")
+    script.with_suffix(".txt").write_text(f"{fault.kind}\n{fault.message}\n", encoding="utf-8")
 
 
 def _lines(label: str, found: Judgement) -> list[str]:

@@ -283,6 +283,14 @@ class LengthsMayBeShorterThanWhatIsTaken(nn.Module):
         return *slices, *numbers, *bounds, *made
 
 
+@case(matrix, "x:0,x:1")
+class TensorsAreMadeOfSizesAlone(nn.Module):
+    """The only operation of the model reads no tensor, but a list of sizes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.ones(x.shape[0], x.shape[1], dtype=torch.int64)
+
+
 @case()
 class RangesEndBetweenNumbers(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:

@@ -158,7 +158,7 @@ def _boundary(graph: g.Graph) -> Iterator[tuple[str, str]]:
     inputs = [item.name for item in root.inputs]
     readers = [ref.name for node in root.nodes for ref in g.refs([node.args, node.kwargs])]
     for node in root.nodes:
-        module = modules.get(node.target or "")
+        module = None if node.target is None else modules.get(node.target)
         if module is None or len(module.nodes) != 1:
             continue
         first = node.args[0].name if node.args else ""
