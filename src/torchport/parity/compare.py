@@ -16,24 +16,13 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from torchport.parity import dtypes
-from torchport.parity.finding import (
-    Finding,
-    elements_of,
-    failure_of,
-    lacks_truth_of,
-    missing,
-    proves_little,
-    vacuous,
-    worst,
-)
-from torchport.parity.judge import judge_by
+from torchport.parity.finding import Finding, failure_of, missing, vacuous, worst
 from torchport.parity.metrics import Metrics
 from torchport.parity.operations import operations_by_call
 from torchport.parity.picture import Picture, draw
 from torchport.parity.result import Divergence, Layer, Measured, Parity
-from torchport.parity.rulebook import NOISE_FLOOR, Choice, Judged, RuleBook
-from torchport.parity.tolerance import NoiseFloor
+from torchport.parity.rulebook import NOISE_FLOOR, Choice, RuleBook
+from torchport.parity.values import Remembered, judge_value, rule_for
 from torchport.trace.plan import Call, Event, checked_events
 from torchport.trace.reading import Trace
 from torchport.trace.residual import residual
@@ -77,6 +66,7 @@ def compare_traces(
     again: Again | None = None,
     pictures: bool = True,
     own_golden: Path | Trace | None = None,
+    remembered: Mapping[str, Remembered] = MappingProxyType({}),
 ) -> Parity:
     """Judge every call of a port by its own error, and the model's outputs by the chained error.
 
@@ -86,6 +76,8 @@ def compare_traces(
     reference computes when it is run again in other ways. Without `pictures`, only layers that fail have one.
     `own_golden` has what own errors are measured against, if that is not `golden`: what the reference computes from the
     inputs that each call of the candidate had, if it could not be handed golden ones. `truth` is then of these values.
+    `remembered` has the verdicts on values that were judged before, by key: the traces need not have these, but for
+    those that are in `again`.
     """
     with ExitStack() as stack:
 
@@ -100,7 +92,7 @@ def compare_traces(
             chained=opened(chained),
         )
         return _Comparison(
-            traces, list(calls), rules, judged, operations or {}, again or Again(), pictures
+            traces, list(calls), rules, judged, operations or {}, again or Again(), pictures, remembered
         ).run(events)
 
 
@@ -114,7 +106,9 @@ class _Comparison:
         operations: Mapping[str, Sequence[str]],
         again: Again,
         pictures: bool,
+        remembered: Mapping[str, Remembered],
     ) -> None:
+        self.remembered = remembered
         self.traces, self.judged, self.again, self.pictures = traces, judged, again, pictures
         self.calls = {call.name: call for call in calls}
         self.rules = rules
@@ -216,6 +210,9 @@ class _Comparison:
 
     def _measure_own(self, call: Call, what: str, key: str) -> Finding | None:
         """The verdict on a value in lock-step, or None for an input that is another value handed on unchanged."""
+        known = self.remembered.get(key)
+        if known is not None and key not in self.again.coarser:
+            return known.own._replace(call=call.name, what=what)
         golden, lockstep = self.traces.own_golden, self.traces.lockstep
         stored = golden.resolve(key)
         if key not in lockstep:
@@ -230,13 +227,16 @@ class _Comparison:
 
     def _measure_chained(self, call: Call, what: str, key: str) -> Finding:
         chained = self.traces.chained
+        known, again = self.remembered.get(key), self.again
+        if known is not None and key not in again.ends and key not in again.coarser_ends:
+            return known.chained._replace(call=call.name, what=what)
         stored = key if key in chained else self.traces.golden.resolve(key)
         if stored not in chained:
             return missing(call, what, key)
-        end = self.again.ends.get(key)
+        end = again.ends.get(key)
         golden = self.traces.golden.get(key)
         distance = None if end is None else residual(golden, end)
-        coarser = self.again.coarser_ends.get(key)
+        coarser = again.coarser_ends.get(key)
         pair = golden, chained.get(stored)
         return self._judged(call, what, key, *pair, self.rules.chained, distance, coarser)
 
@@ -251,27 +251,13 @@ class _Comparison:
         distance: torch.Tensor | None,
         coarser: torch.Tensor | None,
     ) -> Finding:
-        rule = choose(Judged(key, dtypes.name_of(golden.dtype), dtypes.name_of(candidate.dtype)))
+        rule = rule_for(choose, key, golden, candidate)
         is_golden = golden is candidate
         known = self.of_golden.get((key, rule.rtol, rule.atol)) if is_golden and distance is None else None
-        metrics, verdict = judge_by(rule, golden, candidate, distance, coarser, known)
-        if is_golden and verdict.passed:
+        finding, metrics = judge_value(rule, key, golden, candidate, distance, coarser, known)
+        if is_golden and finding.passed:
             self.of_golden[key, rule.rtol, rule.atol] = metrics
-        elements = elements_of(golden, candidate, distance, metrics, verdict)
-        is_somewhere = elements is not None and elements.common
-        reason = f"{verdict.reason}: {elements}" if is_somewhere else verdict.reason
-        measured = Measured(
-            **vars(metrics),
-            key=key,
-            passed=verdict.passed,
-            rule=verdict.rule,
-            ratio=verdict.ratio,
-            reason=reason,
-            elements=elements,
-        )
-        by_noise = isinstance(rule, NoiseFloor)
-        lacks_truth, little = by_noise and lacks_truth_of(metrics), by_noise and proves_little(metrics)
-        return Finding(call.name, what, verdict.passed, reason, measured, key, lacks_truth, little)
+        return finding._replace(call=call.name, what=what)
 
     def _layer(self, call: Call) -> Layer:
         found, chained = self.own[call.name], self.chained[call.name]
@@ -296,6 +282,8 @@ class _Comparison:
         )
 
     def _picture(self, own: Measured) -> Picture | None:
+        if (known := self.remembered.get(own.key)) is not None:
+            return known.picture
         return draw(self.traces.own_golden.get(own.key), self.traces.lockstep.get(own.key), own.golden_max)
 
     def _nothing(self, call: Call, found: list[Finding]) -> str | None:
