@@ -24,7 +24,7 @@ from torchport.debug.comparing import ComparisonConfig
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
 from torchport.debug.kernel_diff.stretches import bytes_of
 
-DISK, PROCESS = 3e9, 6e9
+DISK, PROCESS = 3e9, 4e9
 """The bounds, in bytes."""
 
 

@@ -26,7 +26,9 @@ from torchport.debug.kernel_diff.candidate import (
 )
 from torchport.debug.kernel_diff.captured import CapturedGraph, Capturing, graphs_in_order
 from torchport.debug.kernel_diff.cause import with_cause
+from torchport.debug.kernel_diff.choices_made import ChoicesMade
 from torchport.debug.kernel_diff.deadline import within
+from torchport.debug.kernel_diff.given_forward import GivenForward
 from torchport.debug.kernel_diff.judging import Judgement, judge
 from torchport.debug.kernel_diff.measuring import MeasuredGraph
 from torchport.debug.kernel_diff.planning import GraphPlan, add_call, add_to, call_of_step, plan_graph
@@ -106,7 +108,7 @@ class Comparison:
 
     def _captured(self) -> list[CapturedGraph]:
         with observing.compiling(is_observed=True):
-            capturing = Capturing(self.route.decompositions, self.whole.copy_of_weight)
+            capturing = Capturing(self.route.decompositions, self.whole.copy_of_weight, self.whole.name_of)
             model: Any = torch.compile(self.whole.model, backend=capturing.backend, dynamic=False)
             try:
                 self.whole.run(model)
@@ -244,9 +246,16 @@ class Comparison:
         whole = [self.name, *(call.name for call in beside), *graphs]
 
         def excused(failed: Collection[str]) -> Mapping[str, str]:
-            given = self.config.rules, self.arithmetic, self.config.keeps_digits
-            looks = (SecondLook(one, *given) for one in measured)
-            return {name: why for look in looks for name, why in look.excused(failed).items()}
+            given = self.config.rules, self.arithmetic
+            found: dict[str, str] = {}
+            for one in measured:
+                found |= SecondLook(one, *given, self.config.keeps_digits).excused(failed)
+                found |= ChoicesMade(one, *given).excused(set(failed) - found.keys())
+            left = set(failed) - found.keys()
+            pair = self._forward_and_backward(measured)
+            if pair is not None and pair[0].plan.scope.name not in (left | values.uncompared.keys()):
+                found |= GivenForward(*pair, *given).excused(left, values.candidate)
+            return found
 
         return Judgement(
             plan=plan,
@@ -259,6 +268,16 @@ class Comparison:
             may_differ=whole if is_random else (),
             excused=excused,
         )
+
+    def _forward_and_backward(
+        self, measured: list[MeasuredGraph]
+    ) -> tuple[MeasuredGraph, MeasuredGraph] | None:
+        """The two graphs of a model that has no others, and whose gradients begin with numbers of nobody's making."""
+        is_pair = [one.plan.graph.stage for one in measured] == ["forward", "backward"] == self._stages()
+        return (measured[0], measured[1]) if is_pair and self.config.loss is None else None
+
+    def _stages(self) -> list[str]:
+        return [plan.graph.stage for plan in self.compiled.plans if plan.graph.runs == 1]
 
 
 def _parent(plan: GraphPlan, node: str) -> str:

@@ -26,6 +26,7 @@ from torchport.debug.kernel_diff.truth import AS_IT_IS, InFloat64, NoFloat64, on
 Mode = Callable[[], AbstractContextManager[Any]]
 ValueOf = Callable[[torch.fx.Node], Any]
 Keep = Callable[[str, Any], None]
+Settle = Callable[[torch.fx.Node, Any, ValueOf], Any]
 
 
 class NotComputable(Exception):
@@ -53,6 +54,8 @@ class Computing:
     values: Mapping[str, Tensor]
     plain: dict[str, Any] = field(default_factory=dict)
     """By node, what the backend does not give: numbers that are no tensors, such as sizes, and seeds."""
+    settle: Settle | None = None
+    """What an operation among others gives in the place of what was computed: a choice, as it was made elsewhere."""
 
     def __post_init__(self) -> None:
         inputs = zip(self.graph.placeholders, self.graph.inputs, strict=True)
@@ -105,7 +108,8 @@ class Computing:
             with without_modes():
                 found = self._computed(node, lambda read: _in_own_dtype(read, value_of(read)))
             error.used[str(error.func)] = AS_IT_IS
-        return _handed_on(found, node)
+        found = _handed_on(found, node)
+        return found if self.settle is None else self.settle(node, found, value_of)
 
     def given(self, node: torch.fx.Node) -> Any:
         """The value of a node that is not computed here: an input, a constant, or what the backend gave."""

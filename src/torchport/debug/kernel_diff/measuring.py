@@ -108,7 +108,7 @@ class MeasuredGraph:
                 for step in compared
             },
             **{part.name: (part.keys, partial(self._in_a_row, part)) for part in self.plan.parts.values()},
-            self.plan.scope.name: (self.plan.scope.keys, self._outputs),
+            self.plan.scope.name: (self.plan.scope.keys, partial(self.outputs, self.computing)),
         }
 
     def _in_a_row(self, part: Part, mode: Mode) -> list[Any]:
@@ -176,14 +176,14 @@ class MeasuredGraph:
     def _measure_graph(self) -> None:
         """The outputs of the graph if nothing is observed, against what eager makes of the same inputs."""
         scope = self.plan.scope
-        own = self._own(scope.name, scope.keys, self._outputs)
+        own = self._own(scope.name, scope.keys, partial(self.outputs, self.computing))
         if own is None:
             return
-        given, whys = self._given_alone()
+        given, whys = self.given_alone()
         self.values.reasons |= whys
         self._judge_all(scope.keys, given, own, [None] * len(scope.keys))
 
-    def _given_alone(self) -> tuple[list[Tensor | None], dict[str, str]]:
+    def given_alone(self) -> tuple[list[Tensor | None], dict[str, str]]:
         """The outputs of the graph as it is left alone, and by key why those that are not there are not."""
         scope, outputs = self.plan.scope, self.run.outputs
         if outputs is None:
@@ -194,9 +194,10 @@ class MeasuredGraph:
         given = [one.detach() if why is None else None for one, why in zip(found, whys, strict=True)]
         return given, {key: why for key, why in zip(scope.keys, whys, strict=True) if why is not None}
 
-    def _outputs(self, mode: Mode) -> list[Any]:
+    def outputs(self, computing: Computing, mode: Mode) -> list[Any]:
+        """The outputs that the graph computes itself, from its inputs on."""
         torch.manual_seed(0)
-        found = self.computing.whole(mode)
+        found = computing.whole(mode)
         return [found[place] for place in self._places]
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from torchport.debug.kernel_diff.choosing import choice_of
 from torchport.debug.kernel_diff.planning import GraphPlan
 from torchport.debug.kernel_diff.steps import Step
 from torchport.debug.kernel_diff.together import DEPTH, taken_apart, with_what_they_read
@@ -50,9 +51,10 @@ class Needs:
         return steps
 
     def _to_the_end(self) -> Iterator[str]:
-        """What the graph gives, and what eager PyTorch goes on with when it computes the whole graph."""
+        """What the graph gives and chooses, and what eager PyTorch goes on with when it computes the whole graph."""
         yield from (node.name for node in self._plan.scope.outputs)
         yield from (value.name for step in self._plan.steps if step.left_out for value in step.values)
+        yield from (node.name for node in map(choice_of, self._plan.steps) if node is not None)
 
 
 def _values_of(steps: Iterable[Step]) -> Iterator[str]:

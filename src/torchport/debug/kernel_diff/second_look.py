@@ -23,10 +23,10 @@ from torchport.debug.kernel_diff.measuring import MeasuredGraph, attempt
 from torchport.debug.kernel_diff.planning import leaving
 from torchport.debug.kernel_diff.steps import Step, outputs_of
 from torchport.debug.kernel_diff.together import DEPTH, taken_apart, with_what_they_read
+from torchport.debug.kernel_diff.values import is_right
 from torchport.parity.dtypes import name_of, rounding_step
-from torchport.parity.judge import judge_by
 from torchport.parity.metrics import compare
-from torchport.parity.rulebook import Judged, RuleBook
+from torchport.parity.rulebook import RuleBook
 from torchport.parity.tolerance import Drift
 from torchport.trace.residual import residual
 
@@ -140,9 +140,7 @@ class SecondLook:
     def _is_right(self, node: torch.fx.Node, golden: Any, truth: Any, coarser: Any) -> bool:
         if node.name not in self.one.run.values:
             return False
-        candidate, expected = self.one.run.values[node.name].cpu(), golden.cpu()
-        rule = self.rules.own(Judged(node.name, name_of(expected.dtype), name_of(candidate.dtype)))
-        return judge_by(rule, expected, candidate, residual(golden, truth), coarser)[1].passed
+        return is_right(self.rules, node.name, self.one.run.values[node.name], golden, truth, coarser)
 
 
 def _floor(golden: Tensor, truth: Tensor) -> float:

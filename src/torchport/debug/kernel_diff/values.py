@@ -9,8 +9,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from torchport.candidates.stored_tensors import Scratch
+from torchport.parity.judge import judge_by
 from torchport.parity.rulebook import RuleBook
-from torchport.parity.values import Remembered, remember
+from torchport.parity.values import Remembered, remember, rule_for
 from torchport.trace.reading import in_a_row
 from torchport.trace.residual import residual
 
@@ -86,6 +87,15 @@ class Values:
             golden,
             has_picture=self.has_pictures,
         )
+
+
+def is_right(
+    rules: RuleBook, key: str, candidate: Tensor, own: Tensor, truth: Tensor, coarser: Tensor | None
+) -> bool:
+    """Whether a value is right beside what was computed in other circumstances than those of its row."""
+    given, expected = candidate.cpu(), own.cpu()
+    rule = rule_for(rules.own, key, expected, given)
+    return judge_by(rule, expected, given, residual(own, truth), coarser)[1].passed
 
 
 def _distance(value: Value) -> Tensor | None:
