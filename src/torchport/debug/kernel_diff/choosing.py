@@ -81,7 +81,9 @@ def _of_all(found: Tensor, given: Arguments, chosen: Tensor) -> Tensor:
     """Of the place of the largest or least element, along an axis or of all."""
     values, axis = given["self"], given["dim"]
     if axis is None:
-        return _gathered(values.flatten(), 0, chosen.view(1), values.flatten()[found].view(1))
+        return _gathered(values.flatten(), 0, chosen.view(1), values.flatten()[found].view(1)).view(
+            chosen.shape
+        )
     axis = axis % values.dim()
     places, best = ((one if given["keepdim"] else one.unsqueeze(axis)) for one in (chosen, found))
     return _gathered(values, axis, places, values.gather(axis, best)).view(chosen.shape)

@@ -26,16 +26,14 @@ from torchport.debug.kernel_diff.candidate import (
 )
 from torchport.debug.kernel_diff.captured import CapturedGraph, Capturing, graphs_in_order
 from torchport.debug.kernel_diff.cause import with_cause
-from torchport.debug.kernel_diff.choices_made import ChoicesMade
 from torchport.debug.kernel_diff.deadline import within
-from torchport.debug.kernel_diff.given_forward import GivenForward
+from torchport.debug.kernel_diff.excuses import Excuses
 from torchport.debug.kernel_diff.judging import Judgement, judge
 from torchport.debug.kernel_diff.measuring import MeasuredGraph
 from torchport.debug.kernel_diff.planning import GraphPlan, add_call, add_to, call_of_step, plan_graph
 from torchport.debug.kernel_diff.random_draws import Draws
 from torchport.debug.kernel_diff.reference import ReferenceValues
 from torchport.debug.kernel_diff.route import Route
-from torchport.debug.kernel_diff.second_look import SecondLook
 from torchport.debug.kernel_diff.settings_kept import settings_kept
 from torchport.debug.kernel_diff.steps import draws_random_numbers, read_steps
 from torchport.debug.kernel_diff.values import Values
@@ -245,18 +243,9 @@ class Comparison:
         is_random = self.compiled.has_random_numbers and (graphs or not runs.drew_as_many)
         whole = [self.name, *(call.name for call in beside), *graphs]
 
-        def excused(failed: Collection[str]) -> Mapping[str, str]:
-            given = self.config.rules, self.arithmetic
-            found: dict[str, str] = {}
-            for one in measured:
-                found |= SecondLook(one, *given, self.config.keeps_digits).excused(failed)
-                found |= ChoicesMade(one, *given).excused(set(failed) - found.keys())
-            left = set(failed) - found.keys()
-            pair = self._forward_and_backward(measured)
-            if pair is not None and pair[0].plan.scope.name not in (left | values.uncompared.keys()):
-                found |= GivenForward(*pair, *given).excused(left, values.candidate)
-            return found
-
+        number = len(runs.eager.outputs)
+        given = values, self.config, self.arithmetic
+        excuses = Excuses(self.name, number, self.compiled.plans, measured, *given)
         return Judgement(
             plan=plan,
             values=values,
@@ -266,18 +255,8 @@ class Comparison:
             types=types,
             surplus=surplus(runs, self.name),
             may_differ=whole if is_random else (),
-            excused=excused,
+            excused=excuses.of,
         )
-
-    def _forward_and_backward(
-        self, measured: list[MeasuredGraph]
-    ) -> tuple[MeasuredGraph, MeasuredGraph] | None:
-        """The two graphs of a model that has no others, and whose gradients begin with numbers of nobody's making."""
-        is_pair = [one.plan.graph.stage for one in measured] == ["forward", "backward"] == self._stages()
-        return (measured[0], measured[1]) if is_pair and self.config.loss is None else None
-
-    def _stages(self) -> list[str]:
-        return [plan.graph.stage for plan in self.compiled.plans if plan.graph.runs == 1]
 
 
 def _parent(plan: GraphPlan, node: str) -> str:

@@ -62,15 +62,11 @@ class GivenForward:
 
     def _from_forward(self) -> Computing | None:
         """The backward graph with what the backend's forward graph gave among its inputs; None if it gave nothing."""
-        outputs, graph = self.forward.run.outputs, self.backward.plan.graph
-        if outputs is None:
+        graph, outputs = self.backward.plan.graph, self.forward.plan.scope.outputs
+        given, missing = self.forward.given_alone()
+        if missing:
             return None
-        nodes = outputs_of(self.forward.plan.graph)
-        saved = {
-            node.name: one
-            for node, one in zip(nodes, outputs, strict=True)
-            if isinstance(node, torch.fx.Node)
-        }
+        saved = {node.name: one for node, one in zip(outputs, given, strict=True)}
         named = zip(graph.placeholders, graph.inputs, strict=True)
         inputs = tuple(_in_place_of(one, saved.get(node.name, one)) for node, one in named)
         return replace(self.backward.computing, graph=replace(graph, inputs=inputs))
