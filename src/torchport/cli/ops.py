@@ -19,7 +19,7 @@ class State(StrEnum):
 
 
 def ops(
-    target: Annotated[str, typer.Option(help="Where the models go.")] = "candle",
+    target: Annotated[str | None, typer.Option(help="Where the models go.")] = None,
     state: Annotated[State | None, typer.Option(help="List the operations in this state.")] = None,
     core: Annotated[bool, typer.Option("--core", help="Core operations only.")] = False,
     as_json: options.Json = False,

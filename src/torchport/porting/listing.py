@@ -8,12 +8,12 @@ from typing import Any
 from torchport.errors import ConvertError
 from torchport.targets.base import LeavesMarkers, Marker
 from torchport.targets.coverage import Coverage, coverage
-from torchport.targets.registry import find_target, loaded_targets
+from torchport.targets.registry import DEFAULT, find_target, loaded_targets
 
 
-def list_operations(target: str) -> Coverage:
-    """What becomes of every operation of ATen when a model goes to the target of that name."""
-    return coverage(find_target(target))
+def list_operations(target: str | None) -> Coverage:
+    """What becomes of every operation of ATen when a model goes to the target of that name, or to the usual one."""
+    return coverage(find_target(target or DEFAULT))
 
 
 def list_todos(file: Path) -> dict[str, Any]:
