@@ -129,6 +129,13 @@ def in_a_row(tensor: torch.Tensor) -> torch.Tensor:
     return plain.cpu().resolve_conj().resolve_neg().contiguous()
 
 
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor as a file would hold it."""
+    row = in_a_row(tensor)
+    # What torch calls contiguous may have any stride along an axis of length 1, and then has no view as bytes.
+    return row.as_strided((row.numel(),), (1,)).view(torch.uint8)
+
+
 def _open(path: Path) -> Any:
     try:
         return safe_open(path, framework="pt")

@@ -6,10 +6,13 @@ be watched, so `checked` has the same code with them, which is what the proof ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from torchport.capture.graph import Graph
@@ -17,13 +20,16 @@ from torchport.errors import BuildError, UsageError
 from torchport.events import Say
 from torchport.files import write_atomically
 from torchport.targets.base import Artifact, Mode, Repro, SourceMap, Stopped, Todo
-from torchport.targets.candle import build, edits, repro, running, sources
+from torchport.targets.candle import build, edits, repro, running, rust, sources
+from torchport.targets.candle.weights import StoredWeights
 from torchport.targets.candle.writer import Generated
 from torchport.targets.hunks import hunks
+from torchport.trace.writing import write_tensors
 
 SOURCE = Path("src") / "model.rs"
 PROGRAM = Path("src") / "main.rs"
 WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
 _FACTS = "facts.json"
 
 
@@ -38,7 +44,7 @@ class Facts(BaseModel):
     outputs: int
     is_plain: bool
     """Whether the root takes and gives one tensor, so that its `forward` is that of candle's `Module`."""
-    config: dict[str, int | float]
+    config: dict[str, int | float | list[int | float]]
     structs: dict[str, str]
     """Key of a module of the graph → its struct."""
     todos: tuple[Todo, ...] = ()
@@ -63,6 +69,8 @@ class CandleArtifact:
     name: str
     program: Path | None = field(default=None, repr=False)
     """Where the program is, once it is built."""
+    data: Path | None = field(default=None, repr=False)
+    """Where config and weights are, if they are not those of the project."""
 
     @property
     def source(self) -> Path:
@@ -86,7 +94,7 @@ class CandleArtifact:
 
     @property
     def stored(self) -> Path | None:
-        return self.watched / WEIGHTS
+        return (self.data or self.watched) / WEIGHTS
 
     @property
     def facts(self) -> Facts | None:
@@ -141,7 +149,7 @@ class CandleArtifact:
             raise BuildError(
                 "TP0502", f"{self.folder} was not built before it is run", where=str(self.folder)
             )
-        stopped = running.run(self.program, self.watched, golden, mode, record, self.name)
+        stopped = running.run(self.program, self.data or self.watched, golden, mode, record, self.name)
         if stopped is None or stopped.todo is None:
             return stopped
         return stopped.model_copy(update={"todo": self._as_generated(stopped.todo)})
@@ -152,6 +160,19 @@ class CandleArtifact:
         known = () if facts is None else facts.todos
         alike = (todo for todo in known if todo.op == reached.op and (todo.source or "") in reached.reason)
         return next(alike, reached)
+
+    def resized(
+        self, sizes: Mapping[str, Any], graph: Graph, weights: Mapping[str, torch.Tensor]
+    ) -> CandleArtifact | None:
+        named = {rust.snake(name): value for name, value in sizes.items()}
+        config = json.loads((self.watched / CONFIG).read_text(encoding="utf-8"))
+        others = {name: named[name] for name in config if named.get(name, config[name]) != config[name]}
+        if not others:
+            return None
+        place = self.folder.with_name("resized")
+        write_atomically(place / CONFIG, json.dumps({**config, **others}, indent=2) + "\n")
+        write_tensors(place / WEIGHTS, StoredWeights(graph, weights, place), {"format": "pt"})
+        return replace(self, data=place)
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
         facts = self.facts

@@ -121,8 +121,8 @@ def _main(generated: Generated, crate: str) -> str:
     if generated.outputs == 1:
         call = f"Ok(vec![model.forward({args})?])"
     else:
-        names = ", ".join(f"output_{i}" for i in range(generated.outputs))
-        call = f"let ({names}) = model.forward({args})?;\n        Ok(vec![{names}])"
+        names = [f"output_{i}" for i in range(generated.outputs)]
+        call = f"let {rust.tensors(names)} = model.forward({args})?;\n        Ok(vec![{', '.join(names)}])"
     text = MAIN_RS.format(
         model=generated.model,
         crate=crate,

@@ -100,6 +100,7 @@ def validate(
         named,
         name=core.graph.name,
         dynamic={},
+        variants=False,
         decompose=lambda operation: operation not in RECIPES,
     )
     if not capture.has_values:
