@@ -137,6 +137,7 @@ def _unflattened(program: torch.export.ExportedProgram) -> torch.export.Unflatte
 
     `unflatten` copies every tensor that it is given, which for a large model is as much memory again.
     """
+    _place_sizes(program)
     stand_ins: dict[Any, torch.Tensor] = {}
     held = [(tensors, dict(tensors)) for tensors in (program.state_dict, program.constants)]
     try:
@@ -148,6 +149,13 @@ def _unflattened(program: torch.export.ExportedProgram) -> torch.export.Unflatte
     finally:
         for tensors, own in held:
             tensors.update(own)
+
+
+def _place_sizes(program: torch.export.ExportedProgram) -> None:
+    """Puts the nodes that belong to no module into the root: `unflatten` fails on a `numel()` that was moved there."""
+    for node in program.graph.nodes:
+        if node.meta.get("nn_module_stack") == {}:
+            node.meta["nn_module_stack"] = {"": ("", type(program.graph_module).__qualname__)}
 
 
 def _without_values(tensor: torch.Tensor) -> torch.Tensor:

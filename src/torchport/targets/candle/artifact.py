@@ -27,6 +27,7 @@ from torchport.targets.hunks import hunks
 from torchport.trace.writing import write_tensors
 
 SOURCE = Path("src") / "model.rs"
+PROGRAM = Path("src") / "main.rs"
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 _FACTS = "facts.json"
@@ -79,7 +80,7 @@ class CandleArtifact:
     def todos(self) -> tuple[Todo, ...]:
         """Once the source is edited, nobody knows which of them are done; the program stops at one that is not."""
         facts = self.facts
-        return () if facts is None or self.edits() else facts.todos
+        return () if facts is None or self._edits_of(SOURCE) else facts.todos
 
     @property
     def twin(self) -> Path:
@@ -106,15 +107,16 @@ class CandleArtifact:
     def keep(self, generated: Generated) -> None:
         """Remembers the source as it was generated, and the facts about it."""
         place = _generated(self.folder)
-        write_atomically(place / SOURCE.name, self.source.read_bytes())
+        for file in (SOURCE, PROGRAM):
+            write_atomically(place / file.name, (self.folder / file).read_bytes())
         write_atomically(place / _FACTS, Facts.of(generated).model_dump_json(indent=1) + "\n")
 
-    def texts(self) -> tuple[str, str] | None:
-        """The source as it was generated and as it is now, if both are known."""
-        before = _generated(self.folder) / SOURCE.name
-        if not before.is_file() or not self.source.is_file():
+    def texts(self, file: Path = SOURCE) -> tuple[str, str] | None:
+        """A file as it was generated and as it is now, if both are known."""
+        before, now = _generated(self.folder) / file.name, self.folder / file
+        if not before.is_file() or not now.is_file():
             return None
-        return before.read_text(encoding="utf-8"), self.source.read_text(encoding="utf-8")
+        return before.read_text(encoding="utf-8"), now.read_text(encoding="utf-8")
 
     def sources(self, graph: Graph) -> SourceMap | None:
         if not self.source.is_file():
@@ -123,8 +125,11 @@ class CandleArtifact:
         return sources.read(self.source, graph, None if facts is None else facts.structs)
 
     def edits(self) -> tuple[str, ...]:
-        texts = self.texts()
-        return () if texts is None else hunks(*texts, self.source.name)
+        return (*self._edits_of(SOURCE), *self._edits_of(PROGRAM))
+
+    def _edits_of(self, file: Path) -> tuple[str, ...]:
+        texts = self.texts(file)
+        return () if texts is None else hunks(*texts, file.name)
 
     def variants(self, edited: Artifact) -> Iterator[bool]:
         texts = edited.texts() if isinstance(edited, CandleArtifact) else None
@@ -181,13 +186,13 @@ class CandleArtifact:
 
     def _must_be_its_twin(self) -> None:
         """An edit would be in the project that ships and not in the one that is proven."""
-        texts = self.texts()
-        if self.twin.is_dir() and texts is not None and texts[0] != texts[1]:
-            raise UsageError(
-                "TP0804",
-                f"{self.source} was edited, and has no checks in it by which it could be proven",
-                where=str(self.source),
-            )
+        for file in (SOURCE, PROGRAM) if self.twin.is_dir() else ():
+            if self._edits_of(file):
+                raise UsageError(
+                    "TP0804",
+                    f"{self.folder / file} was edited, and has no checks in it by which it could be proven",
+                    where=str(self.folder / file),
+                )
 
 
 def twin_of(folder: Path) -> Path:

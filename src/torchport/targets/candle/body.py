@@ -22,6 +22,8 @@ class Value:
     reads: frozenset[Binding] = frozenset()
     hint: str | None = None
     """The variable that the user's source assigns this value to."""
+    calls: frozenset[str] = frozenset()
+    """The paths of the modules that are called where this code is evaluated."""
 
     @property
     def reference(self) -> Code:

@@ -10,6 +10,7 @@ from string import Template
 
 from torchport.files import write_atomically
 from torchport.targets.base import Repro
+from torchport.targets.candle import rust
 from torchport.targets.candle.build import shared_runtime
 from torchport.targets.candle.project import crate_name, format_rust
 from torchport.trace.plan import input_key, output_keys
@@ -134,7 +135,7 @@ def _test(
             f'let {name} = recording.golden("{input_key(root, index)}")?;'
             for index, name in enumerate(project.inputs)
         ),
-        outputs=outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})",
+        outputs=rust.tensors(outputs),
         arguments=", ".join(f"&{name}" for name in project.inputs),
         checks="".join(checks),
     )

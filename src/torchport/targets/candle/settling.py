@@ -71,7 +71,8 @@ class _Settler:
         self.fields: list[NumberField] = []
         self.uses_config = False
         self._param_names: dict[tuple[Column, str], str] = {}
-        self._taken = {"cfg", "vb", "i", *(item.name for item in self.body.fields)}
+        self._taken_fields = {"probe", *(item.name for item in self.body.fields)}
+        self._taken_params = {"cfg", "vb", "i", *self._taken_fields}
 
     def word(self, index: int) -> str:
         column = tuple(member.body.numbers[index].value for member in self.members)
@@ -102,7 +103,8 @@ class _Settler:
         number = self.body.numbers[index]
         kind = "f64" if any(isinstance(v, float) for v in column) else "i64" if min(column) < 0 else "usize"
         if (column, kind) not in self._param_names:
-            name = self._unique(self._attribute(column) or (number.role or "size").split()[0])
+            wish = self._attribute(column) or (number.role or "size").split()[0]
+            name = _unique(wish, self._taken_params)
             self._param_names[column, kind] = name
             self.params.append(Param(name, kind))
             self.sources.append(index)
@@ -116,23 +118,14 @@ class _Settler:
             if known.init == expression:
                 return f"self.{known.name}"
         field = _FIELD.fullmatch(expression)
-        if field is not None or expression.isidentifier():
-            name = rust.snake(field.group(1)) if field is not None else expression
-        else:
-            attribute = self._attribute(column) or ("scale" if kind == "f64" and _is_scale(number) else None)
-            if attribute is None:
-                return _FIELD.sub(lambda found: self._kept(found.group(), number, (), "usize"), expression)
-            name = self._unique(attribute)
+        wish: str | None = field.group(1) if field is not None else expression
+        if field is None and not expression.isidentifier():
+            wish = self._attribute(column) or ("scale" if kind == "f64" and _is_scale(number) else None)
+        if wish is None:
+            return _FIELD.sub(lambda found: self._kept(found.group(), number, (), "usize"), expression)
+        name = _unique(wish, self._taken_fields)
         self.fields.append(NumberField(name, kind, expression))
         return f"self.{name}"
-
-    def _unique(self, name: str) -> str:
-        name = rust.snake(name)
-        unique, number = name, 2
-        while unique in self._taken:
-            unique, number = f"{name}_{number}", number + 1
-        self._taken.add(unique)
-        return unique
 
     def _attribute(self, column: Column) -> str | None:
         """An attribute of the class that has this value in every module, if that can be no coincidence."""
@@ -144,6 +137,13 @@ class _Settler:
             if tuple(member.module.attributes.get(name) for member in self.members) == column:
                 return name
         return None
+
+
+def _unique(wish: str, taken: set[str]) -> str:
+    """A name that is not taken yet, which it is from now on."""
+    name = rust.unique(wish, taken.__contains__)
+    taken.add(name)
+    return name
 
 
 def _is_scale(number: Number) -> bool:

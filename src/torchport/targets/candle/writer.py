@@ -34,6 +34,8 @@ class Generated:
     """The numbers that have a name, each with its reason."""
     todos: list[Todo]
     inputs: list[str]
+    input_forms: list[tuple[str, str] | None]
+    """The dtype and the shape of each input, as Rust and a reader call them; None if candle lacks the dtype."""
     outputs: int
     is_plain: bool
     """Whether the root takes one tensor and gives one, so that its `forward` is that of candle's `Module`."""
@@ -65,10 +67,25 @@ def generate(
         config=config.fields,
         names=list(config.reasons.values()),
         todos=library.todos,
-        inputs=[rust.snake(item.name) for item in graph.root.inputs],
+        inputs=rust.distinct(item.name for item in graph.root.inputs),
+        input_forms=[_form(item.meta, graph) for item in graph.root.inputs],
         outputs=len(graph.root.outputs),
         is_plain=root.is_plain,
     )
+
+
+def _form(meta: g.TensorMeta, graph: g.Graph) -> tuple[str, str] | None:
+    dtype = rust.STORED.get(meta.dtype)
+    most = {symbol.name: symbol.high for symbol in graph.symbols}
+
+    def axis(dim: g.Dim) -> str:
+        size = dim.expr if isinstance(dim, g.Sym) else dim
+        if isinstance(size, tuple):
+            return "_"  # It is computed from other sizes, and the model says so itself if it is wrong.
+        high = most.get(size) if isinstance(size, str) else None
+        return str(size) if high is None else f"{size}<={high}"
+
+    return None if dtype is None else (dtype, ", ".join(axis(dim) for dim in meta.shape))
 
 
 def _library(graph: g.Graph, checks: str, hints: Mapping[str, Hint] | None) -> tuple[Config, Library]:
@@ -218,7 +235,7 @@ class _Writer:
         names = self.input_names[group.struct.name]
         inputs = "".join(f", {name}: &Tensor" for name in names)
         inputs += "".join(f", {size}: usize" for size in body.given_sizes)
-        result = "Tensor" if body.outputs == 1 else f"({', '.join(['Tensor'] * body.outputs)})"
+        result = rust.tensors_type(body.outputs)
         lines = [self._filled(line, group) for line in body.statements]
         if self._is_probed(group) and names:
             lines.insert(0, f"check!(self.probe => {', '.join(names)});")
@@ -234,6 +251,7 @@ class _Writer:
     # imports
 
     def _imports(self, text: str) -> Iterable[str]:
+        text = _TEXTS.sub("", text)
         candle = [name for name in ("DType", "Device", "Result", "Tensor") if re.search(rf"\b{name}\b", text)]
         if any(group.struct.is_plain or group.body.calls_module_trait for group in self.library.groups):
             candle.append("Module")
@@ -248,6 +266,8 @@ class _Writer:
             yield f"use torchport_runtime::{{{', '.join(runtime)}}};"
 
 
+_TEXTS = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*')
+"""Strings and comments, in which nothing is used."""
 _RUNTIME_USES = {"check": r"\bcheck!", "ops": r"\bops::", "Probe": r"\bProbe\b"}
 """Item of the runtime crate → pattern of code that uses it, for which it must be imported."""
 
