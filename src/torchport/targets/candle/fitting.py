@@ -86,6 +86,10 @@ class Fitting:
         return {e: column for e, column in self.sizes.items() if e.kind == "usize"}
 
     @cached_property
+    def _reals(self) -> dict[Expression, Column]:
+        return {e: column for e, column in self.sizes.items() if e.kind == "f64"}
+
+    @cached_property
     def _by_column(self) -> dict[Column, list[Expression]]:
         found: dict[Column, list[Expression]] = {}
         for expression, column in self._wholes.items():
@@ -125,6 +129,7 @@ class Fitting:
             lambda: _shifted(self._wholes, target),
             lambda: _squared(self._wholes, self._products, target),
             lambda: self._threes(target),
+            lambda: self._shares(target),
             lambda: [e for e, column in self._sums.items() if column == target],
             lambda: _away(self._products, target, 2),
         ):
@@ -142,6 +147,18 @@ class Fitting:
                 for third in self._by_column.get(rest, ()) if rest is not None else ():
                     yield _infix(pair, sign, third)
 
+    def _shares(self, target: Column) -> Iterator[Expression]:
+        """A real number times a size, rounded down: `(cfg.mlp_ratio * cfg.width as f64) as usize`."""
+        for real, column in self._reals.items():
+            if not all(column):
+                continue
+            size = tuple(round(t / c) for t, c in zip(target, column, strict=True))
+            if tuple(int(c * s) for c, s in zip(column, size, strict=True)) != target:
+                continue
+            for found in [*self._by_column.get(size, ()), *_multiples(self._wholes, size)]:
+                text = f"({real.text} * {found.as_float}) as usize"
+                yield Expression(text, real.sizes | found.sizes, binding=_PRODUCT)
+
     # real numbers
 
     def _real(self, target: Column) -> Iterator[Expression]:
@@ -153,10 +170,9 @@ class Fitting:
             yield expression if sign > 0 else Expression(f"-({expression.text})", expression.sizes, "f64")
 
     def _positive(self, target: Column) -> list[Expression]:
-        reals = {e: column for e, column in self.sizes.items() if e.kind == "f64"}
-        if found := [e for e, column in reals.items() if column == target]:
+        if found := [e for e, column in self._reals.items() if column == target]:
             return found
-        for expression, column in reals.items():
+        for expression, column in self._reals.items():
             factor = _constant(t / c if c else math.nan for t, c in zip(target, column, strict=True))
             if factor is not None:
                 return [Expression(f"{expression.text} * {factor!r}", expression.sizes, "f64", _PRODUCT)]
