@@ -33,7 +33,7 @@ def test_no_corner_is_left_out(rows: list[Row]) -> None:
 
 
 def test_what_is_expected_to_fail_is_counted() -> None:
-    assert len(EXPECTED) == 0
+    assert len(EXPECTED) == 1
     assert all(entry.reason for entry in EXPECTED)
 
 
