@@ -51,6 +51,13 @@ PORTS: dict[str, Explanation] = {
         "A configuration is YAML with settings that are known, each of its own type.",
         "Mend the setting named; docs/marble.md lists all of them.",
     ),
+    "TP0109": Explanation(
+        "a hint fits nothing",
+        "A hint names a size by its value or by the weight axes that it is. No number of the generated code has that "
+        "value without another reason for its name, and no weight has that axis.",
+        "See `torchport codegen --analyze-only`, which lists each name with its reason; mend the value or the place, "
+        "or remove the hint.",
+    ),
     # Capture
     "TP0201": Explanation(
         "the model fails its own forward",
@@ -278,6 +285,12 @@ PORTS: dict[str, Explanation] = {
         "Neither torch.export nor torch.fx could follow the model, and its layers are no plain chain; or there are no "
         "example inputs, from which alone shapes are known.",
         "Give example inputs, or rewrite the line of the model that the message names.",
+    ),
+    "TP0407": Explanation(
+        "the file is none that torchport generated",
+        "Markers of what is left to do are looked for in generated source, such as rust/src/model.rs in the "
+        "directory of a port; this file is something else, or is not there.",
+        "Give the source file that `torchport port` or `torchport codegen --out` wrote.",
     ),
     "TP0420": Explanation(
         "the synapses of an operation are not known",

@@ -12,6 +12,7 @@ from torchport.targets.candle.arguments import Args, shown
 from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, call, code, slice_of
 from torchport.targets.candle.emit import Emitter
+from torchport.targets.candle.sizes import may_be_negative
 
 
 def same_dtype(before: str, after: str) -> bool:
@@ -85,6 +86,9 @@ _LARGEST = 2**63 - 1
 def number(e: Emitter, value: Any, role: str | None, kind: str = "f64") -> Code:
     """A number of Python, or a free size, as a number of a Rust type."""
     if isinstance(value, g.Sym):
+        if kind != "usize" and may_be_negative(value.expr):
+            signed = e.signed_size(value)
+            return signed if kind == "i64" else code("({}) as {}", signed, kind)
         size = e.size(value)
         if kind == "usize":
             return size
