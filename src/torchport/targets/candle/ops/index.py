@@ -21,7 +21,6 @@ rows(
         "aten.index_select.default": "ops::index_select({self}, {dim:axis}, {index})?",
         "aten.scatter.src": "ops::scatter({self}, {dim:axis}, {index}, {src})?",
         "aten.scatter.value": "ops::scatter_value({self}, {dim:axis}, {index}, {value:f64})?",
-        "aten.scatter_add.default": "ops::scatter_add({self}, {dim:axis}, {index}, {src})?",
         "aten.embedding_renorm.default": "ops::embedding_renorm({self}, {indices}, {max_norm:f64}, {norm_type:f64})?",
         "aten.one_hot.default": "ops::one_hot({self}, {num_classes:usize})?",
         "aten.select_scatter.default": "ops::select_scatter({self}, {src}, {dim:axis}, {index:i64})?",
@@ -107,8 +106,23 @@ def index(e: Emitter, a: Args) -> Code:
 
 @op("aten.index_put.default", "aten._unsafe_index_put.default")
 def index_put(e: Emitter, a: Args) -> Code:
+    if a["accumulate"]:
+        _must_not_be_bool(e, a["self"])
     places = _indices(e, a["indices"])
     return call("ops::index_put", e.ref(a["self"]), places, e.ref(a["values"]), a["accumulate"])
+
+
+def _must_not_be_bool(e: Emitter, arg: g.Ref) -> None:
+    """Raises for sums of bools, which stay bools in torch; the runtime crate would count."""
+    if e.meta(arg).dtype == "bool":
+        raise Unsupported("bools are added up")
+
+
+@op("aten.scatter_add.default")
+def scatter_add(e: Emitter, a: Args) -> Code:
+    _must_not_be_bool(e, a["self"])
+    dim = axis(a["dim"], e.meta(a["self"]).rank)
+    return call("ops::scatter_add", e.ref(a["self"]), dim, e.ref(a["index"]), e.ref(a["src"]))
 
 
 _GATHERINGS = {"sum": "Sum", "prod": "Product", "mean": "Mean", "amax": "Max", "amin": "Min"}
@@ -116,6 +130,7 @@ _GATHERINGS = {"sum": "Sum", "prod": "Product", "mean": "Mean", "amax": "Max", "
 
 @op("aten.scatter_reduce.two")
 def scatter_reduce(e: Emitter, a: Args) -> Code:
+    _must_not_be_bool(e, a["self"])
     dim = axis(a["dim"], e.meta(a["self"]).rank)
     x, index, source = e.ref(a["self"]), e.ref(a["index"]), e.ref(a["src"])
     gathering = f"ops::Gathering::{_GATHERINGS[a['reduce']]}"
