@@ -25,7 +25,7 @@ from torchport.targets.candle.code import (
     slice_of,
     tuple_of,
 )
-from torchport.targets.candle.sizes import size_code
+from torchport.targets.candle.sizes import lowest, signed_code, size_code
 
 FALLBACK = "ys"
 """The name of a value that the user's source does not name; an input is called `xs`."""
@@ -33,6 +33,15 @@ _LONG_ARGUMENT = 44
 _LONG_OPERAND = 72
 _LONG_CHAIN = 160
 """An expression that is wider gets a name before it is an argument, an operand or the receiver of a method."""
+
+
+PAIRS = {"complex64": "float32", "complex128": "float64"}
+"""The dtype of the two parts of a complex number."""
+
+
+def as_pairs(meta: g.TensorMeta) -> g.TensorMeta:
+    """A complex tensor as generated code has it, with an axis for the parts; other tensors as they are."""
+    return g.TensorMeta((*meta.shape, 2), PAIRS[meta.dtype]) if meta.dtype in PAIRS else meta
 
 
 class Emitter:
@@ -44,11 +53,25 @@ class Emitter:
         self.values: dict[g.Ref, Value] = {}
         """How each value is written, for all values that are known so far."""
         self.metas: dict[g.Ref, g.TensorMeta] = {}
+        self.complex: set[g.Ref] = set()
+        """The values that are complex; their metas are those of pairs."""
         self.sizes: set[str] = set()
-        """The free sizes that the code reads."""
+        """The free sizes that the code reads from the inputs."""
+        self.measured: dict[str, tuple[g.Ref, int]] = {}
+        """Sizes that depend on data: the value and the axis that each can be read from."""
+        self._lets: set[str] = set()
+        """The sizes that depend on data and have a variable."""
         self.unread = _count_reads(module)
         """How often each value is still to be read, by the name of its node."""
         self._field_names: set[str] = {"probe"}
+        shown = {
+            name
+            for item in module.inputs
+            for dim in item.meta.shape
+            if isinstance(dim, g.Sym)
+            for name in dim.symbols()
+        }
+        self._data_sizes = graph.measured - shown
         self._bindings: dict[str, int] = {}
         """Variable → number of the last `let` that declares it."""
         self._binding_numbers = itertools.count(1)
@@ -77,6 +100,7 @@ class Emitter:
         base = rust.snake(name)
         unique, number = base, 2
         symbols = {symbol.name for symbol in self.graph.symbols}
+        symbols |= self._data_sizes
         while self._is_live(unique) or unique in self.sizes or unique in symbols:
             unique, number = f"{base}_{number}", number + 1
         self._bindings[unique] = next(self._binding_numbers)
@@ -88,6 +112,12 @@ class Emitter:
         return any(binding in v.reads for ref, v in self.values.items() if self.unread[ref.name] > 0)
 
     # values
+
+    def learn(self, ref: g.Ref, meta: g.TensorMeta) -> None:
+        """Notes shape and dtype of a value."""
+        self.metas[ref] = as_pairs(meta)
+        if meta.dtype in PAIRS:
+            self.complex.add(ref)
 
     def meta(self, arg: g.Arg) -> g.TensorMeta:
         return self.metas[arg]
@@ -143,9 +173,39 @@ class Emitter:
     def size(self, dim: g.Dim, role: str | None = "size") -> Code:
         """A size as a usize expression."""
         if isinstance(dim, g.Sym):
-            self.sizes |= dim.symbols()
+            self._read_sizes(dim)
             return size_code(dim.expr, lambda value: self.slot(value, None))
         return code("1") if dim == 1 else self.slot(dim, role)
+
+    def show_sizes(self, ref: g.Ref) -> None:
+        """Notes the sizes of a value that depend on data and that nothing before it shows."""
+        for axis, dim in enumerate(self.metas[ref].shape):
+            name = dim.expr if isinstance(dim, g.Sym) else None
+            if isinstance(name, str) and name in self._data_sizes and name not in self.measured:
+                self.measured[name] = ref, axis
+                self.unread[ref.name] += 1  # so that no other variable takes the name before the size is read
+                self.name_if_expression(ref)
+
+    def _read_sizes(self, dim: g.Sym) -> None:
+        """Sees to it that the free sizes in an expression have variables."""
+        for name in sorted(dim.symbols()):
+            if name not in self.measured:
+                self.sizes.add(name)
+            elif name not in self._lets:
+                self._lets.add(name)
+                ref, axis = self.measured[name]
+                self.write(code("let {} = {}.dim({})?;", name, self.values[ref].code, axis))
+
+    def number(self, dim: g.Sym, kind: str) -> Code:
+        """A number that depends on free sizes and may be negative, as an expression of type `i64` or `f64`."""
+        if lowest(dim.expr) is not None:
+            size = self.size(dim)
+        else:
+            self._read_sizes(dim)
+            size = signed_code(dim.expr)
+            if kind == "i64":
+                return size
+        return code("{} as {}" if size.is_identifier else "({}) as {}", size, kind)
 
     def shape(self, dims: Iterable[g.Dim]) -> Code:
         """Sizes as an argument that candle takes for a shape."""

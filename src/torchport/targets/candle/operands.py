@@ -8,7 +8,7 @@ from torchport.capture import graph as g
 from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args, shown
 from torchport.targets.candle.body import Unsupported
-from torchport.targets.candle.code import Code, call, code, slice_of
+from torchport.targets.candle.code import Code, call, slice_of
 from torchport.targets.candle.emit import Emitter
 
 
@@ -73,10 +73,7 @@ _LARGEST = 2**63 - 1
 def number(e: Emitter, value: Any, role: str | None, kind: str = "f64") -> Code:
     """A number of Python, or a free size, as a number of a Rust type."""
     if isinstance(value, g.Sym):
-        size = e.size(value)
-        if kind == "usize":
-            return size
-        return code("{} as {}" if size.is_identifier else "({}) as {}", size, kind)
+        return e.size(value) if kind == "usize" else e.number(value, kind)
     if not isinstance(value, int | float):
         raise Unsupported(f"{role or 'a number'}={shown(value)} is not a number")
     if kind == "f64" and isinstance(value, int) and value != _LARGEST and int(float(value)) != value:
@@ -92,3 +89,12 @@ def numbers(e: Emitter, values: list[int], role: str) -> Code:
 def is_read(e: Emitter, a: Args, index: int) -> bool:
     """Whether anything reads one of an operation's several outputs."""
     return e.times_read(g.Ref(a.node.name, index)) > 0
+
+
+def operand(e: Emitter, arg: g.Arg, dtype: str, like: g.Ref) -> Code:
+    """A tensor of a dtype; a number becomes a tensor without axes, on the device of another tensor."""
+    if isinstance(arg, g.Ref):
+        return cast(e, arg, dtype)
+    e.name_if_expression(like)
+    device = e.device_of(like)
+    return call("ops::full", slice_of([]), number(e, arg, "value"), dtype_word(dtype), device).borrowed
