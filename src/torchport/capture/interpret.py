@@ -18,7 +18,7 @@ from torchport.capture import operations
 from torchport.capture.control_flow import CONTROL_FLOW, Bodies, Body, decides
 from torchport.capture.in_double import IN_DOUBLE
 from torchport.capture.plan import Plan
-from torchport.capture.torch_internals import OpOverload, eps_of_rms_norm
+from torchport.capture.torch_internals import OpOverload, eps_of_rms_norm, pytree
 from torchport.errors import CaptureError
 from torchport.trace.plan import operation_key
 
@@ -161,7 +161,9 @@ class Interpreter:
             args, kwargs = _with_own_eps(node, args, kwargs)
         if self.truth and node.op in IN_DOUBLE:
             return IN_DOUBLE[node.op](*args, **kwargs)
-        return self.overload(node.op)(*args, **kwargs)
+        result = self.overload(node.op)(*args, **kwargs)
+        # Other values are float64 already, and some operations refuse to mix.
+        return pytree.tree_map_only(torch.Tensor, self._widen, result) if self.truth else result
 
     # control flow
 

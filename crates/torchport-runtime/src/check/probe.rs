@@ -75,7 +75,7 @@ impl Drop for Watch {
     }
 }
 
-/// What a module returns: a tensor, a tuple or a `Vec` of them.
+/// What a module returns: a tensor, a tuple, an array or a `Vec` of them.
 pub trait Outputs: Sized {
     fn map_tensors(self, map: impl FnMut(usize, Tensor) -> Result<Tensor>) -> Result<Self>;
 }
@@ -95,27 +95,34 @@ impl Outputs for Vec<Tensor> {
     }
 }
 
-/// Tuples of as many tensors as there are names, and of fewer: a model with a cache returns two for each layer.
+impl<const N: usize> Outputs for [Tensor; N] {
+    fn map_tensors(self, map: impl FnMut(usize, Tensor) -> Result<Tensor>) -> Result<Self> {
+        let mapped = Vec::from(self).map_tensors(map)?;
+        mapped
+            .try_into()
+            .map_err(|_| candle::Error::Msg("an output is missing".into()))
+    }
+}
+
 macro_rules! tuple_outputs {
-    (@type $name:ident) => { Tensor };
-    ($first:ident) => {};
-    ($first:ident $($name:ident)+) => {
-        impl Outputs for (Tensor, $(tuple_outputs!(@type $name),)+) {
+    ($($index:tt: $tensor:ident),+) => {
+        impl Outputs for ($($tensor,)+) {
             fn map_tensors(
                 self,
                 mut map: impl FnMut(usize, Tensor) -> Result<Tensor>,
             ) -> Result<Self> {
-                let ($first, $($name,)+) = self;
-                let mut index = 0..;
-                let mut next = |value| map(index.next().unwrap_or_default(), value);
-                Ok((next($first)?, $(next($name)?,)+))
+                Ok(($(map($index, self.$index)?,)+))
             }
         }
-        tuple_outputs!($($name)+);
     };
 }
 
+tuple_outputs!(0: Tensor, 1: Tensor);
+tuple_outputs!(0: Tensor, 1: Tensor, 2: Tensor);
+tuple_outputs!(0: Tensor, 1: Tensor, 2: Tensor, 3: Tensor);
+tuple_outputs!(0: Tensor, 1: Tensor, 2: Tensor, 3: Tensor, 4: Tensor);
+tuple_outputs!(0: Tensor, 1: Tensor, 2: Tensor, 3: Tensor, 4: Tensor, 5: Tensor);
+tuple_outputs!(0: Tensor, 1: Tensor, 2: Tensor, 3: Tensor, 4: Tensor, 5: Tensor, 6: Tensor);
 tuple_outputs!(
-    a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 b0 b1 b2 b3 b4 b5 b6 b7 b8 b9 c0 c1 c2 c3 c4 c5 c6 c7 c8 c9
-    d0 d1 d2 d3 d4 d5 d6 d7 d8 d9 e0 e1 e2 e3 e4 e5 e6 e7 e8 e9 f0 f1 f2 f3 f4 f5 f6 f7 f8 f9
+    0: Tensor, 1: Tensor, 2: Tensor, 3: Tensor, 4: Tensor, 5: Tensor, 6: Tensor, 7: Tensor
 );

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from torchport.capture import graph as g
 from torchport.targets.candle import rust
-from torchport.targets.candle.body import Binding, Body, Field, Number, Value
+from torchport.targets.candle.body import Binding, Body, Field, Number, Unsupported, Value
 from torchport.targets.candle.code import (
     Code,
     Parameter,
@@ -25,7 +25,7 @@ from torchport.targets.candle.code import (
     slice_of,
     tuple_of,
 )
-from torchport.targets.candle.sizes import lowest, signed_code, size_code
+from torchport.targets.candle.sizes import signed_code, size_code
 
 FALLBACK = "ys"
 """The name of a value that the user's source does not name; an input is called `xs`."""
@@ -78,36 +78,39 @@ class Emitter:
 
     # names and numbers
 
-    def slot(self, value: int | float, role: str | None, kind: str = "usize", *, new: bool = False) -> Code:
+    def slot(
+        self,
+        value: int | float,
+        role: str | None,
+        kind: str = "usize",
+        *,
+        new: bool = False,
+        place: str | None = None,
+    ) -> Code:
         """A number that may become a literal, a Config field or a constructor argument.
 
-        With `new`, the constructor reads it; otherwise `forward` does.
+        With `new`, the constructor reads it; otherwise `forward` does. `place` is the axis of a weight that it is of.
         """
-        self.body.numbers.append(Number(value, role, kind, in_forward=not new))
+        self.body.numbers.append(Number(value, role, kind, in_forward=not new, place=place))
         return as_code(Slot(len(self.body.numbers) - 1))
 
     def add_field(self, name: str, type_: Piece, init: Piece) -> str:
         """Adds a field to the struct and gives its name, which may be longer than the one asked for."""
-        unique, number = rust.snake(name), 2
-        while unique in self._field_names:
-            unique, number = f"{rust.snake(name)}_{number}", number + 1
+        unique = rust.unique(name, self._field_names.__contains__)
         self._field_names.add(unique)
         self.body.fields.append(Field(unique, as_code(type_), as_code(init)))
         return unique
 
-    def declare(self, name: str) -> tuple[str, frozenset[Binding]]:
-        """A variable that hides no value which is still to be read."""
-        base = rust.snake(name)
-        unique, number = base, 2
-        symbols = {symbol.name for symbol in self.graph.symbols}
-        symbols |= self._data_sizes
-        while self._is_live(unique) or unique in self.sizes or unique in symbols:
-            unique, number = f"{base}_{number}", number + 1
+    def declare(self, name: str, beside: Collection[str] = ()) -> tuple[str, frozenset[Binding]]:
+        """A variable that hides no value which is still to be read, and none of the variables beside it."""
+        taken = {*self.sizes, *(symbol.name for symbol in self.graph.symbols), *beside, *self._data_sizes}
+        unique = rust.unique(name, lambda found: self.is_live(found) or found in taken)
         self._bindings[unique] = next(self._binding_numbers)
         self.body.variables.add(unique)
         return unique, frozenset({(unique, self._bindings[unique])})
 
-    def _is_live(self, name: str) -> bool:
+    def is_live(self, name: str) -> bool:
+        """Whether a value that is still to be read reads a variable."""
         binding = (name, self._bindings.get(name, -1))
         return any(binding in v.reads for ref, v in self.values.items() if self.unread[ref.name] > 0)
 
@@ -156,12 +159,26 @@ class Emitter:
         if self.values[arg].form == "expr":
             self.name_it(arg)
 
+    def name_calls_of(self, path: str, given: Iterable[g.Ref]) -> None:
+        """Writes calls of a module that are not written yet, but for those in its arguments, before it is called again.
+
+        A run is compared with the model's call by call, so a module's calls must come in the model's order.
+        """
+        for ref, value in list(self.values.items()):
+            is_waiting = value.form == "expr" and self.unread[ref.name] > 0 and ref not in given
+            if is_waiting and any(_are_of_one(path, other) for other in value.calls):
+                self.name_it(ref)
+
     def write(self, *statements: Code) -> None:
         self.body.statements.extend(statements)
 
     def reads_of(self, refs: Iterable[g.Ref]) -> frozenset[Binding]:
         """The variables that an expression over these values reads."""
         return frozenset(binding for ref in refs for binding in self.values[ref].reads)
+
+    def calls_of(self, refs: Iterable[g.Ref]) -> frozenset[str]:
+        """The modules that are called where these values are evaluated."""
+        return frozenset(path for ref in refs for path in self.values[ref].calls)
 
     def times_read(self, ref: g.Ref) -> int:
         """How often the module reads a value, its own outputs included."""
@@ -174,14 +191,22 @@ class Emitter:
         """A size as a usize expression."""
         if isinstance(dim, g.Sym):
             self._read_sizes(dim)
-            return size_code(dim.expr, lambda value: self.slot(value, None))
+            try:
+                return size_code(dim.expr, lambda value: self.slot(value, None))
+            except Unsupported:  # a part of it is negative, as in n + (-n % 4)
+                return code("({}) as usize", self.signed_size(dim))
         return code("1") if dim == 1 else self.slot(dim, role)
+
+    def data_sizes_of(self, ref: g.Ref) -> dict[str, int]:
+        """The sizes of a value that depend on data and that no input shows, each with its axis."""
+        shape = self.metas[ref].shape if ref in self.metas else ()
+        free = {dim.expr: axis for axis, dim in enumerate(shape) if isinstance(dim, g.Sym)}
+        return {str(name): axis for name, axis in free.items() if name in self._data_sizes}
 
     def show_sizes(self, ref: g.Ref) -> None:
         """Notes the sizes of a value that depend on data and that nothing before it shows."""
-        for axis, dim in enumerate(self.metas[ref].shape):
-            name = dim.expr if isinstance(dim, g.Sym) else None
-            if isinstance(name, str) and name in self._data_sizes and name not in self.measured:
+        for name, axis in self.data_sizes_of(ref).items():
+            if name not in self.measured:
                 self.measured[name] = ref, axis
                 self.unread[ref.name] += 1  # so that no other variable takes the name before the size is read
                 self.name_if_expression(ref)
@@ -196,16 +221,10 @@ class Emitter:
                 ref, axis = self.measured[name]
                 self.write(code("let {} = {}.dim({})?;", name, self.values[ref].code, axis))
 
-    def number(self, dim: g.Sym, kind: str) -> Code:
-        """A number that depends on free sizes and may be negative, as an expression of type `i64` or `f64`."""
-        if lowest(dim.expr) is not None:
-            size = self.size(dim)
-        else:
-            self._read_sizes(dim)
-            size = signed_code(dim.expr)
-            if kind == "i64":
-                return size
-        return code("{} as {}" if size.is_identifier else "({}) as {}", size, kind)
+    def signed_size(self, size: g.Sym) -> Code:
+        """A size that may be negative as an i64 expression."""
+        self._read_sizes(size)
+        return signed_code(size.expr, lambda value: self.slot(value, None, "i64"))
 
     def shape(self, dims: Iterable[g.Dim]) -> Code:
         """Sizes as an argument that candle takes for a shape."""
@@ -231,6 +250,11 @@ class Emitter:
 def shape_of(sizes: list[Code]) -> Code:
     """Sizes as an argument that candle takes for a shape: a tuple of up to five, or a Vec."""
     return tuple_of(sizes) if len(sizes) <= 5 else code("vec![{}]", joined(", ", sizes))
+
+
+def _are_of_one(path: str, other: str) -> bool:
+    """Whether two paths are the same, or one is inside the other."""
+    return path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.")
 
 
 def _count_reads(module: g.Module) -> Counter[str]:

@@ -1,14 +1,16 @@
 """A size that depends on free dimensions, as an expression of Rust over the variables that hold these dimensions.
 
-Sizes are `usize`. What may be negative, on the way or at the end, is computed in `i64`, with torch's rounding.
+The length of something is a `usize`. What is only counted with, such as the bound of a slice or a factor, is an `i64`,
+because a difference may be negative where an input is short.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from torchport.capture import graph as g
+from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, as_code, code, joined
 
 Digits = Callable[[int], Code]
@@ -16,113 +18,118 @@ Digits = Callable[[int], Code]
 
 
 def size_code(expr: g.Expr, digits: Digits) -> Code:
-    """The expression as a `usize`, for one that cannot be negative: the size of an axis."""
-    if _needs_sign(expr):
-        return code("({}) as usize", signed_code(expr))
-    return _unsigned(expr, digits).without_outer_parentheses()
+    """A size as a `usize`."""
+    return _Unsigned(digits).operand(expr).without_outer_parentheses()
 
 
-def signed_code(expr: g.Expr) -> Code:
-    """The expression as an `i64`."""
-    return _signed(expr).without_outer_parentheses()
+def signed_code(expr: g.Expr, digits: Digits) -> Code:
+    """A size as an `i64`."""
+    return _Signed(digits).operand(expr).without_outer_parentheses()
 
 
-def _needs_sign(expr: g.Expr) -> bool:
-    """Whether part of a size may be negative, such as an operand of `max`."""
-    if isinstance(expr, str | int):
-        return isinstance(expr, int) and expr < 0
-    operation, operands = expr[0], expr[1:]
-    if operation == "add":
-        parts = [_negated(operand) or operand for operand in operands]
-        return all(_negated(operand) for operand in operands) or any(map(_needs_sign, parts))
-    if operation in ("max", "min", "mod"):
-        return lowest(expr) is None
-    return any(map(_needs_sign, operands))
+def may_be_negative(expr: g.Expr) -> bool:
+    """Whether something is subtracted in a size."""
+    return isinstance(expr, tuple) and any(
+        _negated(operand) is not None or may_be_negative(operand) for operand in expr[1:]
+    )
 
 
-def lowest(expr: g.Expr) -> int | None:
-    """A number that the expression is never below if each free size is 1 or more; None if it may be negative."""
-    if isinstance(expr, str):
-        return 1
-    if isinstance(expr, int):
-        return expr if expr >= 0 else None
-    operation, operands = expr[0], expr[1:]
-    if operation == "add":
-        return _lowest_sum(operands)
-    lows = [low for operand in operands if (low := lowest(operand)) is not None]
-    if len(lows) < len(operands):
-        return None
-    if operation in ("max", "min", "mul"):
-        return {"max": max, "min": min, "mul": math.prod}[operation](lows)
-    if operation == "floordiv" and isinstance(operands[1], int):
-        return lows[0] // operands[1]
-    return 0
+@dataclass(frozen=True)
+class _Unsigned:
+    digits: Digits
+
+    def operand(self, expr: g.Expr) -> Code:
+        """An expression between operators, in parentheses if it needs them."""
+        if isinstance(expr, str):
+            return self.symbol(expr)
+        if isinstance(expr, int):
+            return self.digits(expr)
+        operation, operands = expr[0], expr[1:]
+        match operation:
+            case "add":
+                plus, minus = self.terms(expr)
+                return code("({})", joined(" - ", [plus.without_outer_parentheses(), *minus]))
+            case "mul":
+                return code("({})", joined(" * ", map(self.factor, operands)))
+            case "max" | "min":
+                return self.extreme(operation, operands)
+            case "pow":
+                return code("{}.pow({})", self.receiver(operands[0]), operands[1])
+            case _:
+                return self.quotient(operation, *operands)
+
+    def symbol(self, name: str) -> Code:
+        return as_code(name)
+
+    def receiver(self, expr: g.Expr) -> Code:
+        """An expression in front of a method."""
+        return self.operand(expr)
+
+    def argument(self, expr: g.Expr) -> Code:
+        return self.operand(expr).without_outer_parentheses()
+
+    def factor(self, expr: g.Expr) -> Code:
+        if _negated(expr):
+            raise Unsupported(f"the size {expr} is negative")
+        return self.operand(expr)
+
+    def terms(self, expr: tuple[g.Expr, ...]) -> tuple[Code, list[Code]]:
+        """What is added in a sum, in parentheses if it is several, and each operand that is subtracted."""
+        operands = expr[1:]
+        plus = [self.operand(operand) for operand in operands if not _negated(operand)]
+        minus = [self.operand(operand) for operand in map(_negated, operands) if operand]
+        if not plus:
+            raise Unsupported(f"the size {expr} is negative")
+        return code("({})" if len(plus) > 1 else "{}", joined(" + ", plus)), minus
+
+    def extreme(self, operation: str, operands: tuple[g.Expr, ...]) -> Code:
+        """The larger or the smaller of some sizes, the numbers last. Beside a number, a difference may be negative."""
+        numbers = [operand for operand in operands if isinstance(operand, int)]
+        first, *rest = [operand for operand in operands if not isinstance(operand, int)]
+        if operation == "max" and max(numbers, default=-1) >= 0:
+            values = [self.at_least_zero(first), *map(self.at_least_zero, rest)]
+            numbers = [number for number in numbers if number > 0]
+        else:
+            values = [self.receiver(first), *map(self.argument, rest)]
+        values += [self.digits(number) for number in numbers]
+        return joined("", [values[0], *(code(".{}({})", operation, value) for value in values[1:])])
+
+    def at_least_zero(self, expr: g.Expr) -> Code:
+        """A size, or 0 if it is negative."""
+        if not isinstance(expr, tuple) or expr[0] != "add":
+            return self.receiver(expr)
+        plus, minus = self.terms(expr)
+        less = (code(".saturating_sub({})", item.without_outer_parentheses()) for item in minus)
+        return joined("", [plus, *less]) if minus else plus
+
+    def quotient(self, operation: str, above: g.Expr, below: g.Expr) -> Code:
+        sign = {"floordiv": "/", "mod": "%"}[operation]
+        return code("({} {} {})", self.factor(above), sign, self.factor(below))
 
 
-def _lowest_sum(operands: tuple[g.Expr, ...]) -> int | None:
-    """The least sum: known if nothing but a number is taken from it, or a part that is one of those added."""
-    plus = [operand for operand in operands if not _negated(operand)]
-    minus = [_negated(operand) for operand in operands if _negated(operand)]
-    lows = [lowest(operand) for operand in plus]
-    if any(low is None for low in lows):
-        return None
-    total = sum(low for low in lows if low is not None)
-    if all(isinstance(operand, int) for operand in minus):
-        total -= sum(operand for operand in minus if isinstance(operand, int))
-        return total if total >= 0 else None
-    return 0 if all(_is_part_of(operand, plus) for operand in minus) else None
+@dataclass(frozen=True)
+class _Signed(_Unsigned):
+    def symbol(self, name: str) -> Code:
+        return code("{} as i64", name)
+
+    def receiver(self, expr: g.Expr) -> Code:
+        return code("({})", self.argument(expr))
+
+    def factor(self, expr: g.Expr) -> Code:
+        return self.operand(expr)
+
+    def at_least_zero(self, expr: g.Expr) -> Code:
+        return code("{}.max(0)", self.receiver(expr))
+
+    def quotient(self, operation: str, above: g.Expr, below: g.Expr) -> Code:
+        """Both round down in Python, which for a positive divisor is what Euclid's division does."""
+        if not isinstance(below, int) or below <= 0:
+            raise Unsupported(f"the size {operation} of {above} and {below} may be negative")
+        method = {"floordiv": "div_euclid", "mod": "rem_euclid"}[operation]
+        return code("{}.{}({})", self.receiver(above), method, self.digits(below))
 
 
-def _is_part_of(operand: g.Expr | None, plus: list[g.Expr]) -> bool:
-    """Whether one of what is added is never below the operand: itself, or for a quotient, what is divided."""
-    if operand in plus:
-        return True
-    if isinstance(operand, tuple) and operand[0] == "floordiv" and operand[1] in plus:
-        return len(plus) == 1
-    return False
-
-
-def _unsigned(expr: g.Expr, digits: Digits) -> Code:
-    if isinstance(expr, str):
-        return as_code(expr)
-    if isinstance(expr, int):
-        return digits(expr)
-    operation, operands = expr[0], expr[1:]
-    if operation == "add":
-        return _difference(operands, digits)
-    parts = [_unsigned(operand, digits) for operand in operands]
-    if operation in ("max", "min"):
-        return joined("", [parts[0], *(code(".{}({})", operation, other) for other in parts[1:])])
-    if operation == "pow":
-        return code("{}.pow({})", parts[0], operands[1])
-    return code("({})", joined({"mul": " * ", "floordiv": " / ", "mod": " % "}[operation], parts))
-
-
-def _difference(operands: tuple[g.Expr, ...], digits: Digits) -> Code:
-    """A sum in which what is subtracted comes last, because a usize cannot be negative on the way."""
-    plus = [_unsigned(operand, digits) for operand in operands if not _negated(operand)]
-    minus = [_unsigned(operand, digits) for operand in map(_negated, operands) if operand]
-    return code("({})", joined(" - ", [joined(" + ", plus), *minus]))
-
-
-def _signed(expr: g.Expr) -> Code:
-    if isinstance(expr, str):
-        return code("({} as i64)", expr)
-    if isinstance(expr, int):
-        return as_code(f"({expr}_i64)" if expr < 0 else f"{expr}_i64")
-    operation, operands = expr[0], expr[1:]
-    parts = [_signed(operand) for operand in operands]
-    if operation in ("add", "mul"):
-        return code("({})", joined({"add": " + ", "mul": " * "}[operation], parts))
-    method = {"max": "max", "min": "min", "pow": "pow", "floordiv": "div_euclid", "mod": "rem_euclid"}[
-        operation
-    ]
-    if operation == "pow":
-        return code("{}.pow({})", parts[0], operands[1])
-    return joined("", [parts[0], *(code(".{}({})", method, other) for other in parts[1:])])
-
-
-def _negated(expr: g.Expr | None) -> g.Expr | None:
+def _negated(expr: g.Expr) -> g.Expr | None:
     """The operand without its minus sign, or None if it has none."""
     if isinstance(expr, int) and expr < 0:
         return -expr

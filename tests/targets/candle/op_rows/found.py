@@ -53,3 +53,8 @@ row(
     lambda x: (torch.ones(x[x > 0].shape[0], 2), torch.arange(x[x > 0].numel()), x[x > 0].new_zeros(3)),
     randn(4, 5),
 )
+row(
+    "sizes_only",
+    lambda x: (torch.ones(torch.unique(x).shape[0]), torch.zeros(torch.nonzero(x).shape[0], 2)),
+    ints(0, 6, 4, 5),
+)

@@ -32,7 +32,12 @@ def add_weights(e: Emitter) -> None:
 def _read(e: Emitter, weight: g.Weight, full_name: str, local: str) -> Code:
     """The expression that reads a weight from the VarBuilder."""
     meta = as_pairs(weight.meta)
-    shape = tuple_of([e.slot(int(d), "size", new=True) for d in meta.shape])  # type: ignore[arg-type]
+    shape = tuple_of(
+        [
+            e.slot(int(d), "size", new=True, place=f"{full_name}[{axis}]")  # type: ignore[arg-type]
+            for axis, d in enumerate(meta.shape)
+        ]
+    )
     if meta.dtype == "float32":
         return code('{}.get({}, "{}")?', Parameter.BUILDER, shape, local)
     dtype = rust.STORED.get(meta.dtype)

@@ -11,7 +11,7 @@ from torchport.targets.base import Todo
 from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported, Value
-from torchport.targets.candle.code import Code, as_code, call, code, joined
+from torchport.targets.candle.code import Code, as_code, call, code, tensors_of
 from torchport.targets.candle.emit import FALLBACK, PAIRS, Emitter, as_pairs
 from torchport.targets.candle.lowering import how_to_register
 from torchport.targets.candle.module.child import Child, note_call
@@ -37,13 +37,16 @@ def _write_node(e: Emitter, children: Mapping[str, Child], node: g.Node) -> None
         if meta is not None:
             e.learn(g.Ref(node.name, index), meta)
     refs = list(g.refs([node.args, node.kwargs]))
+    called = frozenset({g.path_of(node.target)}) if node.target is not None else frozenset()
+    for path in called:
+        e.name_calls_of(path, refs)
     outputs = _call_child(e, children, node) if node.op == g.CALL else _operation(e, node)
-    reads = e.reads_of(refs)
+    reads, calls = e.reads_of(refs), e.calls_of(refs) | called
     if isinstance(outputs, Several):
         _destructure(e, node, outputs.code)
     else:
         for index, output in enumerate(outputs):
-            e.values[g.Ref(node.name, index)] = Value(output, "expr", reads, node.hint)
+            e.values[g.Ref(node.name, index)] = Value(output, "expr", reads, node.hint, calls)
     for ref in refs:
         e.unread[ref.name] -= 1
     if not isinstance(outputs, Several):
@@ -76,13 +79,22 @@ def _destructure(e: Emitter, node: g.Node, value: Code) -> None:
     names = []
     for index in range(len(node.outputs)):
         ref = g.Ref(node.name, index)
-        if e.times_read(ref) == 0:
+        if e.times_read(ref) == 0 and not _shows_a_size(e, node, index):
             names.append("_")
             continue
         name, reads = e.declare(_output_name(node, index))
         e.values[ref] = Value(as_code(name), "owned", reads)
         names.append(name)
-    e.write(code("let ({}) = {};", joined(", ", names), value))
+    e.write(code("let {} = {};", tensors_of(names), value))
+
+
+def _shows_a_size(e: Emitter, node: g.Node, index: int) -> bool:
+    """Whether only this result, of those that are read or come before it, has a size that depends on data."""
+    outputs = [g.Ref(node.name, other) for other in range(len(node.outputs))]
+    known = [ref for ref in outputs if ref.index < index or e.times_read(ref) > 0]
+    return bool(
+        e.data_sizes_of(outputs[index]).keys() - {name for ref in known for name in e.data_sizes_of(ref)}
+    )
 
 
 def _output_name(node: g.Node, index: int) -> str:
