@@ -11,7 +11,8 @@ from torchport.targets.candle.registry import Several, op
 
 
 def _called(e: Emitter, a: Args, name: str, states: list[g.Ref], *more: Piece) -> Several:
-    if a["dropout"] and a["train"]:
+    is_training = a["train"]
+    if a["dropout"] and is_training:
         raise Unsupported("what its dropout drops is random")
     params = slice_of([e.ref(param) for param in a["params"]])
     given = [e.ref(state) for state in states]
