@@ -9,8 +9,8 @@ from pathlib import Path
 
 from torchport.targets.candle.registry import OPS
 
-from .campaign import Row
 from .expected import EXPECTED, expected
+from .row import Row
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 COUNTED = ("passed", "refused", "wrong")
@@ -30,9 +30,21 @@ write it, and why. What is *expected to fail* has a reason below.
 """
 
 
-def write(rows: Sequence[Row]) -> str:
-    """The page's text."""
-    return "\n".join([_HEAD, *_figures(rows), *_failures(rows), *_refusals(rows), *_operations(rows)]) + "\n"
+def write(rows: Sequence[Row], scope: str) -> str:
+    """The page's text; the scope says how much of the database was run."""
+    return (
+        "\n".join(
+            [
+                _HEAD,
+                f"This page is of {scope}.\n",
+                *_figures(rows),
+                *_failures(rows),
+                *_refusals(rows),
+                *_operations(rows),
+            ]
+        )
+        + "\n"
+    )
 
 
 def listed(text: str) -> set[str]:
@@ -49,13 +61,13 @@ def share_expected(text: str) -> float:
 
 def unexpected(rows: Iterable[Row]) -> list[Row]:
     """Rows that fail and are not expected to."""
-    return [row for row in rows if row.verdict == "wrong" and expected(row.sample) is None]
+    return [row for row in rows if row.verdict == "wrong" and expected(row) is None]
 
 
 def stale(rows: Iterable[Row]) -> list[str]:
     """What is expected to fail, and does not."""
-    failed = [row.sample for row in rows if row.verdict == "wrong"]
-    return [entry.name for entry in EXPECTED if not any(entry.matches(sample) for sample in failed)]
+    failed = [row for row in rows if row.verdict == "wrong"]
+    return [entry.name for entry in EXPECTED if not any(entry.matches(row) for row in failed)]
 
 
 def tally(rows: Iterable[Row]) -> Counter[str]:
@@ -84,7 +96,7 @@ def _figures(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _failures(rows: Sequence[Row]) -> Iterator[str]:
-    counts = Counter(expected(row.sample) for row in rows if row.verdict == "wrong")
+    counts = Counter(expected(row) for row in rows if row.verdict == "wrong")
     yield "## Expected to fail"
     yield ""
     yield "| operation | dtypes | samples | rows | reason |"

@@ -16,7 +16,10 @@ from torchport.capture.state import quiet
 from torchport.capture.torch_internals import TorchDispatchMode, pytree
 
 Operations = dict[str, set[tuple[str, ...]]]
-"""The class of a module → the operations that one of its calls makes itself."""
+"""The class of a module → what one of its calls does: its own operations, and its calls of others.
+
+Equal calls one after another count as one, so that a list of equal layers may be longer or shorter.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def left(self, module: torch.nn.Module, _: Any, __: Any) -> None:
         name, operations = self.open.pop()
-        self.operations.setdefault(name, set()).add(tuple(operations))
+        done = tuple(operations)
+        self.operations.setdefault(name, set()).add(done)
+        call = f"{name} {hash(done)}"
+        if self.open[-1][1][-1:] != [call]:
+            self.open[-1][1].append(call)
 
 
 def construct(recipe: Recipe, numbers: Mapping[str, int | float]) -> int | None:

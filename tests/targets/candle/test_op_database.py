@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from benchmarks.operations import page
-from benchmarks.operations.campaign import Amount, Row, run
+from benchmarks.operations.campaign import Amount, run
 from benchmarks.operations.checking import difference
 from benchmarks.operations.corners import corners
 from benchmarks.operations.expected import EXPECTED
+from benchmarks.operations.row import Row
 from benchmarks.operations.sample import Sample
 
 
@@ -19,14 +20,14 @@ def rows(tmp_path_factory: pytest.TempPathFactory, cargo: str) -> list[Row]:
 
 
 def test_samples_of_operations_compute_what_torch_computes(rows: list[Row]) -> None:
-    assert [f"{row.sample.title}: {row.reason}" for row in page.unexpected(rows)] == []
+    assert [f"{row.title}: {row.reason}" for row in page.unexpected(rows)] == []
 
 
 def test_no_corner_is_left_out(rows: list[Row]) -> None:
     left_out = [
-        f"{row.sample.title}: {row.reason}"
+        f"{row.title}: {row.reason}"
         for row in rows
-        if row.sample.label.startswith("corner") and row.verdict in ("refused", "not mapped", "not captured")
+        if row.label.startswith("corner") and row.verdict in ("refused", "not mapped", "not captured")
     ]
     assert left_out == []
 

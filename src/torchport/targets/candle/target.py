@@ -12,8 +12,8 @@ from torchport.capture.graph import Graph
 from torchport.errors import UsageError
 from torchport.events import Say
 from torchport.files import write_atomically
-from torchport.targets.base import Cached, Target, WrittenCode
-from torchport.targets.candle import cache, project, writer
+from torchport.targets.base import Cached, Marker, Target, WrittenCode
+from torchport.targets.candle import cache, markers, project, writer
 from torchport.targets.candle.artifact import SOURCE, WEIGHTS, CandleArtifact, twin_of
 from torchport.targets.candle.options import CandleOptions
 from torchport.targets.candle.registry import OPS
@@ -59,6 +59,9 @@ class CandleTarget:
         if file is not None:
             write_atomically(file, project.format_rust(generated.source))
         return WrittenCode(generated.model, generated.config, tuple(generated.todos), tuple(generated.names))
+
+    def markers(self, text: str) -> list[Marker] | None:
+        return markers.markers(text)
 
     def cached(self, days: float) -> list[Cached]:
         return cache.entries_of(cache.contents(), days)
