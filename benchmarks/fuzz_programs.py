@@ -57,7 +57,10 @@ def _batch(given: argparse.Namespace, batch: int) -> Judgement:
         for name, fault in found.faults.items():
             script = given.keep / f"{given.seed}_{name}.py"
             _keep(script, programs[name], fault)
-            print(f"--- {fault.kind}: {script}\n{fault.message[:3000]}\nlooking for the least such model", flush=True)
+            print(
+                f"--- {fault.kind}: {script}\n{fault.message[:3000]}\nlooking for the least such model",
+                flush=True,
+            )
             program, fault = shrunk(programs[name], fault, Path(scratch) / "shrinking")
             _keep(script, program, fault)
             print(f"{program.script}\n{fault.message[:3000]}", flush=True)
