@@ -7,7 +7,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// One input of a model: the name of its tensor and, if they are known, its dtype and its shape, such as
-/// `[batch, 3, length<=512]`. A name stands for a size that is free, and the same wherever it occurs; `_` for any size.
+/// `[batch, 3, length<=512, cfg.width]`. A name stands for a size that is free, and the same wherever it occurs,
+/// `cfg.width` for that of the model's config, and `_` for any size.
 #[derive(Debug, Clone)]
 pub struct Input {
     name: String,
@@ -17,7 +18,15 @@ pub struct Input {
 #[derive(Debug, Clone, PartialEq)]
 enum Axis {
     Fixed(usize),
-    Free { name: String, most: Option<usize> },
+    /// A size of the model's config, once that is read.
+    Config {
+        name: String,
+        size: Option<usize>,
+    },
+    Free {
+        name: String,
+        most: Option<usize>,
+    },
     Any,
 }
 
@@ -43,6 +52,16 @@ impl Input {
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
+
+    /// The same input of a model with this config.
+    pub(crate) fn with_config(mut self, config: &serde_json::Value) -> Self {
+        for axis in self.form.iter_mut().flat_map(|(_, axes)| axes) {
+            if let Axis::Config { name, size } = axis {
+                *size = config[&*name].as_u64().map(|size| size as usize);
+            }
+        }
+        self
+    }
 }
 
 impl Axis {
@@ -52,6 +71,10 @@ impl Axis {
         }
         if let Ok(size) = text.parse() {
             return Self::Fixed(size);
+        }
+        if let Some(name) = text.strip_prefix("cfg.") {
+            let name = name.to_string();
+            return Self::Config { name, size: None };
         }
         let (name, most) = text.split_once("<=").unwrap_or((text, ""));
         Self::Free {
@@ -65,6 +88,7 @@ impl fmt::Display for Axis {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::Fixed(size) => write!(f, "{size}"),
+            Self::Config { name, .. } => write!(f, "cfg.{name}"),
             Self::Free { name, most: None } => write!(f, "{name}"),
             Self::Free {
                 name,
@@ -168,7 +192,10 @@ impl Input {
         }
         for (number, (axis, &size)) in axes.iter().zip(tensor.dims()).enumerate() {
             match axis {
-                Axis::Fixed(fixed) if size != *fixed => {
+                Axis::Fixed(fixed)
+                | Axis::Config {
+                    size: Some(fixed), ..
+                } if size != *fixed => {
                     return Some(format!("{}: axis {number} has to be {fixed}", given()))
                 }
                 Axis::Free { name, most } => {
@@ -200,11 +227,12 @@ mod tests {
     use crate::check::write_tensors;
 
     fn table() -> Vec<Input> {
+        let config = serde_json::json!({"width": 4});
         vec![
             ("ids", DType::I64, "[batch, length<=8]").into(),
             ("mask", DType::U8, "[batch, length]").into(),
             ("scale", DType::F32, "[]").into(),
-            ("image", DType::F32, "[_, 3]").into(),
+            Input::from(("image", DType::F32, "[_, 3, cfg.width]")).with_config(&config),
         ]
     }
 
@@ -217,7 +245,7 @@ mod tests {
             ("ids", zeros(DType::I64, &[2, 5])),
             ("mask", zeros(DType::U8, &[2, 5])),
             ("scale", zeros(DType::F32, &[])),
-            ("image", zeros(DType::F32, &[7, 3])),
+            ("image", zeros(DType::F32, &[7, 3, 4])),
         ])
     }
 
@@ -231,7 +259,7 @@ mod tests {
     #[test]
     fn tensors_that_fit_come_in_the_order_of_the_table() {
         let ranks: Vec<usize> = read(&right()).unwrap().iter().map(Tensor::rank).collect();
-        assert_eq!(ranks, [2, 2, 0, 2]);
+        assert_eq!(ranks, [2, 2, 0, 3]);
     }
 
     #[test]
@@ -260,8 +288,13 @@ mod tests {
             ),
             (
                 "image",
-                zeros(DType::F32, &[2, 4]),
-                "image: it is f32 [2, 4], not f32 [_, 3]: axis 1 has to be 3",
+                zeros(DType::F32, &[2, 4, 4]),
+                "image: it is f32 [2, 4, 4], not f32 [_, 3, cfg.width]: axis 1 has to be 3",
+            ),
+            (
+                "image",
+                zeros(DType::F32, &[2, 3, 5]),
+                "not f32 [_, 3, cfg.width]: axis 2 has to be 4",
             ),
             (
                 "other",

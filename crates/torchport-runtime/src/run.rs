@@ -99,7 +99,7 @@ impl Options {
             .map_err(|error| candle::Error::wrap(error).with_path(&self.config))
     }
 
-    /// Runs `forward` on the tensors of `inputs`, as the command line asks. Ends the process with status 2 if the
+    /// Runs `forward` on the tensors of `inputs`, as the command line asks; `cfg.NAME` in a shape is of the config. Ends the process with status 2 if the
     /// tensors of the input file are not those that the model takes, or the model cannot run on them.
     #[track_caller]
     pub fn run<I: Clone + Into<Input>>(
@@ -111,7 +111,11 @@ impl Options {
         if let Some(check) = &self.check {
             return check.run(inputs.len(), device, forward, Location::caller());
         }
-        let inputs: Vec<Input> = inputs.iter().cloned().map(Into::into).collect();
+        let config = self.read_config().unwrap_or_default();
+        let inputs: Vec<Input> = inputs
+            .iter()
+            .map(|input| input.clone().into().with_config(&config))
+            .collect();
         match self.run_plain(&inputs, device, forward) {
             Ok(()) => Ok(()),
             Err(error) => refuse(error),

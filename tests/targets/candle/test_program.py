@@ -145,9 +145,9 @@ def test_the_program_gives_what_pytorch_gives(made: Port, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"x": torch.zeros(24)}, "x: it is f32 [24], not f32 [batch, 24]"),
-        ({"x": torch.zeros(2, 24).double()}, "x: it is f64 [2, 24], not f32 [batch, 24]"),
-        ({"x": torch.zeros(2, 23)}, "x: it is f32 [2, 23], not f32 [batch, 24]: axis 1 has to be 24"),
+        ({"x": torch.zeros(24)}, "x: it is f32 [24], not f32 [batch, cfg.size]"),
+        ({"x": torch.zeros(2, 24).double()}, "x: it is f64 [2, 24], not f32 [batch, cfg.size]"),
+        ({"x": torch.zeros(2, 23)}, "x: it is f32 [2, 23], not f32 [batch, cfg.size]: axis 1 has to be 24"),
         ({"scale": None}, "scale: there is no such tensor"),
         ({"other": torch.zeros(1)}, "other: the model takes no such tensor"),
         ({"x": torch.zeros(2, 24, dtype=torch.complex64)}, "x: its dtype is C64"),
@@ -160,7 +160,7 @@ def test_inputs_that_do_not_fit_are_named_with_what_was_expected(
     tensors = {name: value for name, value in (right() | change).items() if value is not None}
     status, message = run_program(made, tensors, tmp_path)
     assert status == 2 and said in message
-    assert message.startswith("error: ") and "the model takes:\n  x: f32 [batch, 24]" in message
+    assert message.startswith("error: ") and "the model takes:\n  x: f32 [batch, cfg.size]" in message
 
 
 def test_a_size_that_the_model_itself_refuses_is_an_error_and_no_panic(made: Port, tmp_path: Path) -> None:

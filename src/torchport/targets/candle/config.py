@@ -45,7 +45,7 @@ class Config:
     """The numbers that have a name, and those of them that generated code reads: the fields of its `Config`."""
 
     def __init__(self, graphs: Sequence[g.Graph], hints: Mapping[str, Hint] | None = None):
-        self.graph = graphs[0]
+        self.graphs, self.graph = graphs, graphs[0]
         self.hints: dict[str, Hint] = {rust.snake(name): hint for name, hint in (hints or {}).items()}
         self.is_proven = len(graphs) > 1
         columns = [numbers_of(graph.config) for graph in graphs]
@@ -90,6 +90,21 @@ class Config:
         said = NamedNumber(expression.text, number.value, path, number.role, why)
         self.reasons.setdefault((path, expression.text, number.value), said)
         return expression
+
+    def axis(self, column: Column, place: str | None) -> str:
+        """How the size of an input's axis is written for a reader: a number, a size that the code reads, or `_`.
+
+        It is `_` if it follows from sizes in some other way, so that nobody takes it for fixed.
+        """
+        number = Number(column[0], "size", "usize", in_forward=False)
+        found = self._by_place(number, [place]) if place is not None else None
+        found = found or self._by_sizes(column if len(column) > 1 else None, number, "")
+        found = found or self._by_value(number, "")
+        if found is None:
+            return str(column[0]) if len(set(column)) == 1 else "_"
+        name = found[0].text
+        is_field = name.removeprefix("cfg.").isidentifier()
+        return name if is_field and found[0].sizes <= self._read.keys() else "_"
 
     def _by_place(self, number: Number, places: Sequence[str | None]) -> tuple[Expression, str] | None:
         """The name of a weight axis, by a hint or because it is the model's first or last size."""
@@ -171,3 +186,13 @@ def _boundary(graph: g.Graph) -> Iterator[tuple[str, str]]:
                     yield f"{module.path}.weight[0]", "out_features"
             case "aten.embedding.default" if reads_input:
                 yield f"{module.path}.weight[0]", "vocab_size"
+
+
+def weight_axis(graph: g.Graph, name: str) -> str | None:
+    """The weight axis that the last axis of an input is multiplied with, if a layer reads the input as it is."""
+    for node in graph.root.nodes:
+        module = graph.modules.get(node.target or "")
+        operations = [] if module is None else [inner.op for inner in module.nodes]
+        if module is not None and node.args[:1] == (g.Ref(name),) and operations == ["aten.linear.default"]:
+            return f"{module.path}.weight[1]"
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torchport.capture import graph as g
@@ -12,7 +12,7 @@ from torchport.errors import UsageError
 from torchport.targets.base import NamedNumber, Todo
 from torchport.targets.candle import lowering, ops, rust
 from torchport.targets.candle.code import Code, InputName, Parameter, Part, Slot, StructName
-from torchport.targets.candle.config import Config, Hint
+from torchport.targets.candle.config import Config, Hint, weight_axis
 from torchport.targets.candle.layers.table import RUNTIME_TYPES
 from torchport.targets.candle.library import Group, Library
 from torchport.targets.candle.naming import input_names, struct_names
@@ -68,24 +68,37 @@ def generate(
         names=list(config.reasons.values()),
         todos=library.todos,
         inputs=rust.distinct(item.name for item in graph.root.inputs),
-        input_forms=[_form(item.meta, graph) for item in graph.root.inputs],
+        input_forms=[_form(index, config.graphs, config) for index in range(len(graph.root.inputs))],
         outputs=len(graph.root.outputs),
         is_plain=root.is_plain,
     )
 
 
-def _form(meta: g.TensorMeta, graph: g.Graph) -> tuple[str, str] | None:
-    dtype = rust.STORED.get(meta.dtype)
-    most = {symbol.name: symbol.high for symbol in graph.symbols}
+def _form(index: int, graphs: Sequence[g.Graph], config: Config) -> tuple[str, str] | None:
+    """The dtype and the shape of an input of the model, which was captured as these graphs."""
+    item = graphs[0].root.inputs[index]
+    dtype = rust.STORED.get(item.meta.dtype)
+    if dtype is None:
+        return None
+    shapes = [graph.root.inputs[index].meta.shape for graph in graphs]
+    at_sizes = zip(*(shape for shape in shapes if len(shape) == item.meta.rank), strict=True)
+    place = weight_axis(graphs[0], item.name)
+    last = item.meta.rank - 1
+    axes = [
+        _axis(sizes, graphs[0], config, place if axis == last else None)
+        for axis, sizes in enumerate(at_sizes)
+    ]
+    return dtype, ", ".join(axes)
 
-    def axis(dim: g.Dim) -> str:
-        size = dim.expr if isinstance(dim, g.Sym) else dim
-        if isinstance(size, tuple):
-            return "_"  # It is computed from other sizes, and the model says so itself if it is wrong.
-        high = most.get(size) if isinstance(size, str) else None
-        return str(size) if high is None else f"{size}<={high}"
 
-    return None if dtype is None else (dtype, ", ".join(axis(dim) for dim in meta.shape))
+def _axis(sizes: Sequence[g.Dim], graph: g.Graph, config: Config, place: str | None) -> str:
+    first, column = sizes[0], [size for size in sizes if isinstance(size, int)]
+    if len(column) == len(sizes):
+        return config.axis(tuple(column), place)
+    if not isinstance(first, g.Sym) or not isinstance(first.expr, str):
+        return "_"  # It is computed from other sizes, and the model says so itself if it is wrong.
+    most = next((symbol.high for symbol in graph.symbols if symbol.name == first.expr), None)
+    return first.expr if most is None or len(sizes) > 1 else f"{first.expr}<={most}"
 
 
 def _library(graph: g.Graph, checks: str, hints: Mapping[str, Hint] | None) -> tuple[Config, Library]:
