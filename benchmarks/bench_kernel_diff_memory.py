@@ -62,9 +62,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=MODELS, default="ssm")
     parser.add_argument("--backend", default="inductor")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--small", action="store_true")
     given = parser.parse_args()
-    subject = built(find_model(given.model), small=given.small, device="cpu")
+    subject = built(find_model(given.model), small=given.small, device=given.device)
     harness = KernelDiffHarness(
         subject.model,
         (subject.args, dict(subject.kwargs)),
@@ -82,7 +83,9 @@ def main() -> int:
     steps = [step for plan in harness._comparison.compiled.plans for step in plan.steps]
     values = sum(bytes_of(value) for step in steps for value in step.values)
     peak = process_peak()
-    print(f"{given.model} under {given.backend}: {report.status}, {report.compared} values compared")
+    print(
+        f"{given.model} under {given.backend} on {given.device}: {report.status}, {report.compared} values compared"
+    )
     print(f"  {len(steps)} operations, {values / 1e9:.2f} GB of values")
     print(f"  at most {watched.most / 1e9:.2f} GB in files (bound {DISK / 1e9:g} GB)")
     print(f"  at most {peak / 1e9:.2f} GB in memory (bound {PROCESS / 1e9:g} GB)")

@@ -32,7 +32,12 @@ def main() -> None:
         "--page", nargs="+", type=Path, help="writes the page of folders of parts that were run"
     )
     parser.add_argument("--scope", default="the whole database", help="what the page says that it is of")
+    parser.add_argument(
+        "--list", action="store_true", help="puts operations that are new into the page; runs none"
+    )
     options = parser.parse_args()
+    if options.list:
+        return write_atomically(page.PAGE, page.relisted(page.PAGE.read_text()))
     if options.page:
         return _write(row.load(folder / VERDICTS for folder in options.page), options.scope)
     names = options.only.split(",") if options.only else None

@@ -12,7 +12,10 @@ from torchport.parity.judge import judge
 from .exact import is_exact
 from .sample import Sample
 
-UNDEFINED = frozenset({"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default"})
+UNDEFINED = frozenset(
+    f"aten.{name}"
+    for name in ("empty.memory_format", "empty_like.default", "empty_permuted.default", "new_empty.default")
+)
 """Operations whose elements are whatever is in memory: only dtype and shape are compared."""
 
 CHOOSING = frozenset({"aten.sort.default", "aten.argsort.default"})

@@ -29,6 +29,15 @@ by the rule of the [noise floor](verdicts.md). A sample is *refused* if the conv
 write it, and why. What is *expected to fail* has a reason below.
 """
 
+_TABLE = """\
+## Every operation
+
+A sample counts for each operation in it.
+
+| operation | passed | refused | expected to fail |
+|---|---|---|---|
+"""
+
 
 def write(rows: Sequence[Row], scope: str) -> str:
     """The page's text; the scope says how much of the database was run."""
@@ -50,6 +59,18 @@ def write(rows: Sequence[Row], scope: str) -> str:
 def listed(text: str) -> set[str]:
     """The operations that a page lists."""
     return set(re.findall(r"^\| `(aten\.[\w.]+)` \|", text, re.MULTILINE))
+
+
+def relisted(text: str) -> str:
+    """A page that lists the operations of the table: those that are new to it have been in no sample yet."""
+    head, _, table = text.partition(_TABLE)
+    lines = {
+        found.group(1): found.group()
+        for found in re.finditer(r"^\| `(aten\.[\w.]+)` \|.*$", table, re.MULTILINE)
+    }
+    head = re.sub(r"(?<=\| operations in the table \| )\d+", str(len(OPS)), head)
+    rows = [lines.get(operation, f"| `{operation}` | 0 | 0 | 0 |") for operation in sorted(OPS)]
+    return head + _TABLE + "\n".join(rows) + "\n"
 
 
 def share_expected(text: str) -> float:
@@ -123,12 +144,7 @@ def _operations(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         for operation in row.operations:
             counts[operation][row.verdict] += 1
-    yield "## Every operation"
-    yield ""
-    yield "A sample counts for each operation in it."
-    yield ""
-    yield "| operation | passed | refused | expected to fail |"
-    yield "|---|---|---|---|"
+    yield _TABLE.rstrip("\n")
     for operation in sorted(OPS):
         count = counts[operation]
         yield f"| `{operation}` | {count['passed']} | {count['refused']} | {count['wrong']} |"

@@ -33,5 +33,7 @@ def save(rows: Sequence[Row], file: Path) -> None:
 
 
 def load(files: Iterable[Path]) -> list[Row]:
+    """The rows of several files; of a sample that is in two, the later verdict."""
     lines = (json.loads(line) for file in files for line in file.read_text().splitlines())
-    return [Row(**{**line, "operations": tuple(line["operations"])}) for line in lines]
+    rows = (Row(**{**line, "operations": tuple(line["operations"])}) for line in lines)
+    return list({row.title: row for row in rows}.values())

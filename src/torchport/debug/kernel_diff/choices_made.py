@@ -4,7 +4,9 @@ In a row of operations, each of which computes with what those before it gave, v
 two are equal but for that, an operation that chooses between them gives another place, which is no error by itself, and
 what comes after is about another element. So the row is computed once more with the backend's choices in the place of
 eager PyTorch's, provided that each of them is possible, and as good: by the truth, what was chosen is no farther from
-the best than two values may be moved that are within the limit of what they are compared by.
+the best than two values may be moved that are within the limit of what they are compared by. And there may be but some
+times as many that the truth would choose otherwise as eager PyTorch has, or the class of arithmetic: a kernel that
+breaks ties in another way chooses otherwise wherever there is one.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from torchport.debug.kernel_diff.steps import Step
 from torchport.debug.kernel_diff.values import is_right
 from torchport.explain.repro import counted
 from torchport.parity.bins import MULTIPLE
+from torchport.parity.choices import FEWEST
 from torchport.parity.dtypes import name_of, rounding_step
 from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
 
@@ -46,6 +49,8 @@ class Settled:
     operands: dict[str, list[Tensor]] = field(default_factory=dict)
     """By node, what was held against each other."""
     deficits: dict[str, Tensor] = field(default_factory=dict)
+    own: dict[str, Tensor] = field(default_factory=dict)
+    """By node, what the run itself would choose."""
     others: int = 0
     """How many elements were chosen otherwise."""
     _pool: Any = None
@@ -74,6 +79,7 @@ class Settled:
         self.operands[node.name] = [side for side in (given[name] for name in how.sides) if _is_float(side)]
         deficit = how.deficit(found, given, chosen)
         self.deficits[node.name] = torch.where(own == chosen, 0.0, deficit)
+        self.own[node.name] = own
         self.others += int((own != chosen).sum())
         if how.place is None:
             return chosen
@@ -167,6 +173,12 @@ class _Run(NamedTuple):
 def _are_as_good(own: Settled, wide: Settled, coarse: Settled) -> bool:
     """Whether all that was chosen is, by the truth, as good as what it was chosen from lets one tell."""
     for node, deficit in wide.deficits.items():
+        others = [int((wide.own[node] != one).sum()) for one in (own.own[node], coarse.own[node])]
+        if (
+            int((wide.own[node] != wide.chosen[node].to(deficit.device)).sum())
+            > MULTIPLE * max(others) + FEWEST
+        ):
+            return False
         runs = own.operands[node], wide.operands[node], coarse.operands[node]
         slack = sum(_limit(*sides) for sides in zip(*runs, strict=True))
         if not bool((deficit <= slack).all()):  # False for NaN.

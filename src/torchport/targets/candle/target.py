@@ -21,8 +21,6 @@ from torchport.targets.candle.requirements import REQUIREMENTS
 from torchport.targets.candle.weights import StoredWeights
 from torchport.trace.writing import write_tensors
 
-_WITHIN_LAYERS = frozenset({"aten.lstm.input", "aten.gru.input"})
-
 
 class CandleTarget:
     name = "candle"
@@ -32,7 +30,7 @@ class CandleTarget:
     requirements = REQUIREMENTS
 
     def supports(self, op: str) -> bool:
-        return op in OPS or op in _WITHIN_LAYERS
+        return op in OPS
 
     def convert(
         self,

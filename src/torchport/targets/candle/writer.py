@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torchport.capture import graph as g
 from torchport.errors import UsageError
 from torchport.targets.base import NamedNumber, Todo
-from torchport.targets.candle import ops, rust
+from torchport.targets.candle import lowering, ops, rust
 from torchport.targets.candle.code import Code, InputName, Parameter, Part, Slot, StructName
 from torchport.targets.candle.config import Config, Hint
 from torchport.targets.candle.layers.table import RUNTIME_TYPES
@@ -119,6 +119,7 @@ class _Writer:
         structs = "\n\n".join(self._struct(group) for group in self._order())
         if self._ties():
             structs += "\n\n" + self._tied_function()
+        structs = "\n\n".join([structs, *lowering.sources(structs)])
         head = [f"//! {self._title()}", "", *self._imports(structs), "", _config_struct(self.config), ""]
         return "\n".join(head) + "\n" + structs + "\n"
 
