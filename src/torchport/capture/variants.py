@@ -80,12 +80,7 @@ def _captured(recipe: Recipe, chosen: _Chosen, export: Export, name: str) -> g.G
     model, own = recipe.made(chosen.numbers)
     with torch.device("meta"):
         exported = export(model, own or chosen.inputs)
-    fields = with_numbers(recipe.fields, chosen.numbers)
-    modules = {
-        key: replace(module, source=None, nodes=tuple(replace(node, source=None) for node in module.nodes))
-        for key, module in exported.graph.modules.items()
-    }
-    return replace(exported.graph, config=fields, modules=modules)
+    return replace(exported.graph, config=with_numbers(recipe.fields, chosen.numbers))
 
 
 @dataclass(frozen=True)
