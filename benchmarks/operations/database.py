@@ -42,7 +42,7 @@ class Entry:
             return
         torch.manual_seed(0)
         try:
-            for number, given in enumerate(self.info.sample_inputs("cpu", dtype)):
+            for number, given in enumerate(list(self.info.sample_inputs("cpu", dtype))):
                 yield self._sample(given, dtype, f"sample {number}")
         except Exception:
             return  # Some samples cannot be made on this machine or in this dtype, although the entry has them.

@@ -19,7 +19,7 @@ from torchport.targets.candle.registry import OPS
 
 DTYPES = (torch.float32, torch.bfloat16, torch.int64)
 EACH = 8
-"""Of how many entries of the database one is taken."""
+"""One of so many entries of the database is taken."""
 
 
 @pytest.fixture(scope="module")
