@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict
 
+from torchport.capture.decompositions import DECOMPOSITIONS
 from torchport.capture.operations import arguments, is_mutating, overload, overloads
 from torchport.capture.simplify import HANDLED
 from torchport.capture.torch_internals import aten_names, is_composite
@@ -92,14 +93,14 @@ class _Table:
         if twin is None and is_composite(name):
             return "decomposed", _MADE_OF_OTHERS
         if twin is None:
-            known = _reason(name) or "it writes to what it is given, and has no form that does not"
+            known = reason_to_refuse(name) or "it writes to what it is given, and has no form that does not"
             return "refused", known
         state, why = self._state(twin)
         captured = f"captured as {twin}"
         return ("refused", f"{captured}: {why}") if state == "refused" else ("decomposed", captured)
 
     def _why(self, name: str) -> str:
-        return _reason(name) or f"nothing in the tables of {self.target.name} maps it"
+        return reason_to_refuse(name) or f"nothing in the tables of {self.target.name} maps it"
 
 
 _MADE_OF_OTHERS = "torch makes it of other operations when a model is captured"
@@ -107,7 +108,7 @@ _MADE_OF_OTHERS = "torch makes it of other operations when a model is captured"
 
 @cache
 def _decompositions() -> frozenset[str]:
-    return frozenset(map(str, torch.export.default_decompositions()))
+    return frozenset(map(str, [*torch.export.default_decompositions(), *DECOMPOSITIONS]))
 
 
 def functional_form(name: str) -> str | None:
@@ -166,7 +167,7 @@ _FAMILIES = (
 """Patterns of names → why operations of that family are refused."""
 
 
-def _reason(name: str) -> str | None:
+def reason_to_refuse(name: str) -> str | None:
     """Why an operation is refused, if that follows from what it is."""
     _, base, _ = name.split(".")
     for pattern, reason in _FAMILIES:

@@ -48,7 +48,8 @@ pub(crate) fn with_slice<T: WithDType, R>(
 ) -> Result<R> {
     let x = super::contiguous(x)?;
     with_storage(&x, |data, layout| match layout.contiguous_offsets() {
-        Some((start, end)) => f(&data[start..end]),
+        // An empty tensor may start behind the end of its storage.
+        Some((start, end)) => f(data.get(start..end).unwrap_or_default()),
         None => bail!("a contiguous copy is not contiguous"),
     })
 }

@@ -241,3 +241,9 @@ row(
 )
 row("circulant", lambda x, y: K.irfft(K.rfft(x) * K.rfft(y).conj(), n=9), randn(4, 9), randn(9))
 row("integers", lambda x: K.fft(x.float()).abs(), ints(-9, 9, 3, 8))
+row(
+    "conj",
+    lambda x, y: (torch.conj_physical(C(x, y)), torch._conj_physical(C(x, y)), C(x, y).conj().imag),
+    randn(4, 5),
+    randn(4, 5),
+)

@@ -16,8 +16,8 @@ from torchport.targets.candle.emit import FALLBACK, PAIRS, Emitter, as_pairs
 from torchport.targets.candle.lowering import how_to_register
 from torchport.targets.candle.module.child import Child, note_call
 from torchport.targets.candle.module.loops import find_loop, write_loop
-from torchport.targets.candle.refused import REFUSED
 from torchport.targets.candle.registry import OPS, Several, find
+from torchport.targets.coverage import reason_to_refuse
 
 
 def write_nodes(e: Emitter, children: Mapping[str, Child]) -> None:
@@ -150,7 +150,7 @@ def _why_not_mapped(node: g.Node) -> str:
         reason = node.kwargs.get("reason")
         known = "its operations are not known"
         return f"{known}, write them here ({reason})" if reason else known
-    known = REFUSED.get(node.op) or how_to_register(node.op)
+    known = how_to_register(node.op) or reason_to_refuse(node.op)
     return known or "no row of the operation table maps it; see CONTRIBUTING.md for how to add one"
 
 

@@ -129,16 +129,10 @@ def upsample_nearest_to(e: Emitter, a: Args) -> Code:
     return call("ops::upsample_nearest", e.ref(a["self"]), size, scales)
 
 
-@op("aten.upsample_linear1d.default", "aten.upsample_bilinear2d.default", "aten.upsample_trilinear3d.default")
+@op("aten.upsample_linear1d.default", "aten.upsample_trilinear3d.default")
 def upsample_linear_to(e: Emitter, a: Args) -> Code:
     size, scales = _size_and_scales(e, a, _AXES[a.output.rank - 2])
     return call("ops::upsample_linear", e.ref(a["self"]), size, a["align_corners"], scales)
-
-
-@op("aten.upsample_bicubic2d.default")
-def upsample_bicubic_to(e: Emitter, a: Args) -> Code:
-    size, scales = _size_and_scales(e, a, "hw")
-    return call("ops::upsample_bicubic", e.ref(a["self"]), size, a["align_corners"], scales)
 
 
 _SAMPLING = ("Bilinear", "Nearest", "Bicubic")
