@@ -28,8 +28,8 @@ Watch = Callable[[str, torch.Tensor], torch.Tensor]
 _WIDE = {**dict.fromkeys(("float16", "bfloat16", "float32"), "float64"), "complex64": "complex128"}
 _RMS_NORM = "aten.rms_norm.default"
 _STABLE = {"aten.sort.default": "aten.sort.stable", "aten.argsort.default": "aten.argsort.stable"}
-"""Sorts that may put equal elements in any order, and those that keep theirs: an order that nobody promised, such as that
-of tokens with the same expert, is no fault of who does not have it."""
+"""Sorts that may put equal elements in any order, and those that keep theirs. An order that nobody promised, such as
+that of tokens with the same expert, is no fault of a port that has another."""
 _RUN_AS = {
     # The weights are the model's own tensors: what forward writes to a buffer becomes a new value instead.
     "aten.copy_.default": "aten.copy.default",
