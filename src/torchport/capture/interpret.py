@@ -27,6 +27,9 @@ Watch = Callable[[str, torch.Tensor], torch.Tensor]
 
 _WIDE = {**dict.fromkeys(("float16", "bfloat16", "float32"), "float64"), "complex64": "complex128"}
 _RMS_NORM = "aten.rms_norm.default"
+_STABLE = {"aten.sort.default": "aten.sort.stable", "aten.argsort.default": "aten.argsort.stable"}
+"""Sorts that may put equal elements in any order, and those that keep theirs. An order that nobody promised, such as
+that of tokens with the same expert, is no fault of a port that has another."""
 _RUN_AS = {
     # The weights are the model's own tensors: what forward writes to a buffer becomes a new value instead.
     "aten.copy_.default": "aten.copy.default",
@@ -159,6 +162,9 @@ class Interpreter:
             return self._control_flow(node, args)
         if self.truth and node.op == _RMS_NORM:
             args, kwargs = _with_own_eps(node, args, kwargs)
+        if node.op in _STABLE:
+            given = operations.bind(node.op, args, kwargs)
+            return self.overload(_STABLE[node.op])(given.pop("self"), stable=True, **given)
         if self.truth and node.op in IN_DOUBLE:
             return IN_DOUBLE[node.op](*args, **kwargs)
         result = self.overload(node.op)(*args, **kwargs)
