@@ -14,7 +14,7 @@ def _as_strided(
     """Elements by their places in memory, as a graph has no memory: those of a tensor that lies in it without gaps."""
     flat = _in_order_of_memory(x)
     if flat is None:
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     place = torch.full((), storage_offset or 0, dtype=torch.int64, device=x.device)
     for axis, (length, step) in enumerate(zip(size, stride, strict=True)):
         along = torch.arange(length, device=x.device) * step
@@ -30,7 +30,8 @@ def _in_order_of_memory(x: torch.Tensor) -> torch.Tensor | None:
         return x.reshape(-1)
     if not all(isinstance(number, int) for number in (*x.shape, *x.stride())):
         return None
-    turned = x.permute(sorted(range(x.ndim), key=lambda axis: -x.stride(axis)))
+    strides = x.stride()
+    turned = x.permute(sorted(range(x.ndim), key=lambda axis: -strides[axis]))
     return turned.reshape(-1) if turned.is_contiguous() else None
 
 

@@ -150,8 +150,8 @@ def _why_not_mapped(node: g.Node) -> str:
         reason = node.kwargs.get("reason")
         known = "its operations are not known"
         return f"{known}, write them here ({reason})" if reason else known
-    known = how_to_register(node.op) or reason_to_refuse(node.op)
-    return known or "no row of the operation table maps it; see CONTRIBUTING.md for how to add one"
+    advice = how_to_register(node.op) or reason_to_refuse(node.op)
+    return advice or "no row of the operation table maps it; see CONTRIBUTING.md for how to add one"
 
 
 def _todo(e: Emitter, node: g.Node, reason: str) -> list[Code]:
