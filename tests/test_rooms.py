@@ -12,6 +12,8 @@ OF_CANDLE = re.compile(r"(?<!t)rust(?!y)|cargo|candle|\.rs\b", re.IGNORECASE)
 MAY = {
     SOURCE / "codes" / "ports.py": "what `torchport explain` prints of each code",
     SOURCE / "targets" / "registry.py": "the table of targets",
+    SOURCE / "candle.py": "the names of the target that users import",
+    SOURCE / "__init__.py": "where these names are found",
 }
 IN_A_RUN = re.compile(
     r"run\.json|report\.(json|html)|(lockstep|chained)\.safetensors|snippets|minified"
