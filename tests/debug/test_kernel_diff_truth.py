@@ -148,7 +148,11 @@ def test_what_is_defined_has_the_shapes_that_the_schema_promises(name: str) -> N
     assert found[0].stride() == promised[0].stride()
     assert all(one is None for one in found[2:])
     args = call_backward(name, gradient, query, key, value, bias=bias, found=found, is_causal=False)
-    gradients, promised = by_definition(backward, args, {}), backward(*on_meta(args))
+    gradients = by_definition(backward, args, {})
+    try:
+        promised = backward(*on_meta(args))
+    except NotImplementedError:
+        pytest.skip("this torch has no rule for the shapes of these gradients")
     assert [one.shape for one in gradients] == [one.shape for one in promised]
     assert [one.stride() for one in gradients[:3]] == [one.stride() for one in promised[:3]]
 

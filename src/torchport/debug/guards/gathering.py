@@ -143,6 +143,7 @@ class Gathering:
         )
 
     def _recompilations(self, gathered: list[Gathered], made: list[Compilation]) -> Iterable[Recompilation]:
+        told: set[tuple[str, str]] = set()
         for one, known in zip(gathered, made):
             if one.raw.is_compiled and (
                 known.failed_guards or (one.raw.is_recompilation and not self.only_own_backend)
@@ -153,7 +154,7 @@ class Gathering:
                     resumes_at=known.resumes_at,
                     call=known.call,
                     failed_guards=known.failed_guards,
-                    advice=_advice(self._failed_guards(one.raw), one.resumes_at is None),
+                    advice=_advice(self._failed_guards(one.raw), one.resumes_at is None, told),
                 )
 
 
@@ -227,14 +228,20 @@ def _earlier(entry: RawEntry) -> Compilation:
     )
 
 
-def _advice(failed: list[RawFailedGuard], is_whole_function: bool) -> str | None:
-    """What to do so that one of the graphs that were there would fit, and which, if they differ in that."""
+def _advice(failed: list[RawFailedGuard], is_whole_function: bool, told: set[tuple[str, str]]) -> str | None:
+    """What to do so that one of the graphs that were there would fit, and which, if they differ in that.
+
+    `told` is what was advised for earlier recompilations, which is not said again beside what is new.
+    """
     found: dict[str | None, list[str]] = {}
     for one in failed:
         text = advice.for_recompilation(wording.words_of(one), is_whole_function)
-        found.setdefault(text, []).append(wording.read_failed_guard(one).graph)
-    if len(found) == 1:
-        return next(iter(found))
+        graph = wording.read_failed_guard(one).graph
+        if one is failed[0] or (text or "", graph) not in told:
+            found.setdefault(text, []).append(graph)
+    told |= {(text or "", graph) for text, graphs in found.items() for graph in graphs}
+    if len(found) < 2:
+        return next(iter(found), None)
     return " ".join(f"For {', '.join(graphs)}: {text}" for text, graphs in found.items() if text) or None
 
 
@@ -249,7 +256,7 @@ def _limit(one: Gathered, known: Compilation) -> RecompileLimit:
         compile_id=known.compile_id,
         call=one.call,
         failed_guards=known.failed_guards,
-        advice=advice.for_limit(setting, _advice(one.raw.failed_guards, one.resumes_at is None)),
+        advice=advice.for_limit(setting, _advice(one.raw.failed_guards, one.resumes_at is None, set())),
     )
 
 

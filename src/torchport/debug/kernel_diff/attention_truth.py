@@ -129,10 +129,16 @@ def _promised(func: OpOverload, given: Given) -> Sequence[Any]:
 
 
 def _laid_out(value: Tensor, like: Tensor) -> Tensor:
-    """A value as the kernel lays it out: logarithms of sums may have another axis, and rows that count for nothing."""
+    """A value as the kernel lays it out: logarithms of sums may have another axis, and rows that count for nothing.
+
+    Some of torch's rules for shapes do not know that heads may share keys and values: the value then is as it is.
+    """
     if value.shape != like.shape:
         missing = like.shape[-1] - value.shape[-1] if like.ndim == value.ndim else 0
-        value = torch.nn.functional.pad(value, (0, max(missing, 0)), value=math.inf).reshape(like.shape)
+        padded = torch.nn.functional.pad(value, (0, max(missing, 0)), value=math.inf)
+        if padded.numel() != like.numel():
+            return value
+        value = padded.reshape(like.shape)
     made = torch.empty_strided(like.shape, like.stride(), dtype=value.dtype, device=value.device)
     return made.copy_(value)
 
