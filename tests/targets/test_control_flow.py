@@ -1,4 +1,4 @@
-"""Models with control flow on every target: proven, blamed and reported, or listed as still to be written."""
+"""Models with control flow on the torch target: proven, blamed and reported."""
 
 import json
 from collections.abc import Callable
@@ -136,22 +136,3 @@ def test_reports_show_the_bodies(tmp_path: Path) -> None:
     text, page = (formats.renderer(name)(run) for name in ("text", "html"))
     assert "body.while_loop.condition (1 operation)" in text
     assert "map.body/while_loop.condition/lt" in page
-
-
-@every_kind
-def test_candle_lists_it_as_still_to_be_written(layer: str, tmp_path: Path) -> None:
-    port = ported(layer, tmp_path / "port", "candle")
-    (todo,) = port.artifact.todos
-    name = layer.split(".")[1]
-    written = "torch.cond" if name == "cond" else name
-    assert (todo.op, todo.layer) == (f"torchport.{name}.default", layer)
-    assert todo.reason == f"{written} is not written as Rust yet"
-    assert todo.source is not None and todo.source.startswith(f"{models.__file__}:")
-
-
-@pytest.mark.builds
-def test_candle_compiles_with_control_flow_that_is_still_to_be_written(tmp_path: Path) -> None:
-    report = ported("inner.while_loop", tmp_path / "port", "candle").check()
-    assert report.status == "unsupported"
-    assert [todo.reason for todo in report.todos] == ["while_loop is not written as Rust yet"]
-    assert report.control_flow[0].layer == "inner.while_loop"

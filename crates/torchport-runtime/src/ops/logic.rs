@@ -4,6 +4,17 @@ use super::kernel::zip;
 use super::{to_bool, to_dtype};
 use candle::{bail, DType, Result, Tensor};
 
+/// Whether a condition holds: a tensor of one element, which may be of any dtype.
+pub fn is_true(condition: &Tensor) -> Result<bool> {
+    if condition.elem_count() != 1 {
+        bail!(
+            "a condition has one element, not shape {:?}",
+            condition.shape()
+        );
+    }
+    Ok(to_bool(&condition.flatten_all()?)?.to_vec1::<u8>()? == [1])
+}
+
 macro_rules! logic_functions {
     ($($name:ident, $operator:tt;)*) => {$(
         /// On whether the elements are not zero, as u8.

@@ -4,6 +4,7 @@
 mod accuracy;
 mod advanced_index;
 mod arrange;
+mod associative_scan;
 mod attention;
 mod attention_blocks;
 mod binary;
@@ -58,6 +59,7 @@ mod windows;
 
 pub use advanced_index::{index, nonzero};
 pub use arrange::*;
+pub use associative_scan::associative_scan;
 pub use attention::*;
 pub use binary::*;
 pub use cast::{to_bool, to_dtype};

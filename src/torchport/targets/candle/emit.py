@@ -40,6 +40,8 @@ class Emitter:
 
     def __init__(self, graph: g.Graph, module: g.Module, checks: str):
         self.graph, self.module, self.checks = graph, module, checks
+        self.path = module.path
+        """The path that the struct's VarBuilder has."""
         self.body = Body()
         self.values: dict[g.Ref, Value] = {}
         """How each value is written, for all values that are known so far."""
@@ -48,6 +50,8 @@ class Emitter:
         """The free sizes that the code reads."""
         self.unread = _count_reads(module)
         """How often each value is still to be read, by the name of its node."""
+        self.weight_fields: dict[str, str] = {}
+        """The field of each weight that the struct holds, by the weight's name."""
         self._field_names: set[str] = {"probe"}
         self._bindings: dict[str, int] = {}
         """Variable → number of the last `let` that declares it."""
@@ -125,6 +129,11 @@ class Emitter:
         """Binds the value to a variable unless it is in one already; for values that are read more than once."""
         if self.values[arg].form == "expr":
             self.name_it(arg)
+
+    def is_own(self, ref: g.Ref) -> bool:
+        """Whether a value is in a variable that the code may give away."""
+        value = self.values[ref]
+        return value.form == "owned" and not value.is_field
 
     def write(self, *statements: Code) -> None:
         self.body.statements.extend(statements)

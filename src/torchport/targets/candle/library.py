@@ -16,6 +16,7 @@ from torchport.targets.candle.code import StructName
 from torchport.targets.candle.config import Config
 from torchport.targets.candle.layers import is_layer
 from torchport.targets.candle.module import write_module
+from torchport.targets.candle.module.scope import is_flow_layer
 from torchport.targets.candle.settling import Settled, settle
 from torchport.targets.candle.struct import Placed, Struct
 
@@ -36,7 +37,7 @@ class Library:
     def __init__(self, graph: g.Graph, config: Config, checks: str):
         self.graph = graph
         self.placed: dict[str, Placed] = {}
-        """Module key → its struct."""
+        """Module key → its struct. Control flow is in the struct of the module that runs it."""
         self.groups: list[Group] = []
         self.todos: list[Todo] = []
         for keys in _levels(graph):
@@ -71,6 +72,8 @@ class Library:
         self.groups.append(Group(struct, list(bodies), body, settled))
         for key, numbers in zip(bodies, instances, strict=True):
             self.placed[key] = Placed(struct, [numbers[slot].value for slot in settled.sources])
+            flows = [n.target for n in self.graph.modules[key].nodes if is_flow_layer(self.graph.modules, n)]
+            self.placed |= {flow: self.placed[key] for flow in flows if flow is not None}
 
 
 def _fingerprint(body: Body) -> Hashable:
@@ -93,7 +96,8 @@ def _levels(graph: g.Graph) -> Iterator[list[str]]:
             if key and is_layer(graph, module):
                 heights[key] = 0
             else:
-                children = [n.target for n in module.nodes if n.op == g.CALL and n.target is not None]
+                calls = [n for n in module.nodes if n.op == g.CALL and not is_flow_layer(graph.modules, n)]
+                children = [node.target for node in calls if node.target is not None]
                 heights[key] = 1 + max((height(child) for child in children), default=0)
         return heights[key]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torchport.capture import graph as g
-from torchport.capture.control_flow import CONTROL_FLOW
 from torchport.capture.hooks import UNKNOWN
 from torchport.targets.base import Todo
 from torchport.targets.candle import rust
@@ -14,7 +13,9 @@ from torchport.targets.candle.body import Unsupported, Value
 from torchport.targets.candle.code import Code, as_code, call, code, joined
 from torchport.targets.candle.emit import FALLBACK, Emitter
 from torchport.targets.candle.module.child import Child, note_call
+from torchport.targets.candle.module.flow import write_flow
 from torchport.targets.candle.module.loops import find_loop, write_loop
+from torchport.targets.candle.module.scope import is_flow_layer
 from torchport.targets.candle.registry import OPS, Several
 
 
@@ -34,6 +35,9 @@ def _write_node(e: Emitter, children: Mapping[str, Child], node: g.Node) -> None
     for index, meta in enumerate(node.outputs):
         if meta is not None:
             e.metas[g.Ref(node.name, index)] = meta
+    if node.bodies or is_flow_layer(e.graph.modules, node):
+        write_flow(e, node, lambda scope: write_nodes(scope, {}))
+        return
     refs = list(g.refs([node.args, node.kwargs]))
     outputs = _call_child(e, children, node) if node.op == g.CALL else _operation(e, node)
     reads = e.reads_of(refs)
@@ -119,8 +123,6 @@ def _operation(e: Emitter, node: g.Node) -> list[Code] | Several:
 
 
 def _why_not_mapped(node: g.Node) -> str:
-    if (kind := CONTROL_FLOW.get(node.op)) is not None:
-        return f"{kind.written} is not written as Rust yet"
     if node.op == UNKNOWN:
         reason = node.kwargs.get("reason")
         known = "its operations are not known"
