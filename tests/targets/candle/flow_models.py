@@ -1,4 +1,4 @@
-"""Models with control flow whose Rust is easily written wrong: names, order of evaluation, what is read and what is not."""
+"""Models with control flow whose Rust is easily written wrong: its names, what is read, and what is evaluated when."""
 
 import torch
 from torch import nn
@@ -79,7 +79,7 @@ class Nested(nn.Module):
     def forward(self, x: torch.Tensor) -> Pair:
         def step(total: torch.Tensor, rows: torch.Tensor) -> Pair:
             def again(count: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-                return (count < 6) & (y.abs().sum() < 4)
+                return (count < 6) & (y.abs().sum() < 40)
 
             def body(count: torch.Tensor, y: torch.Tensor) -> Pair:
                 return count + 1, self.branch(y) - y + total
