@@ -6,9 +6,9 @@ In: the line of the call, and which of its arguments the function is. Out: names
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Iterator
-from functools import lru_cache
+
+from torchport.capture.source import parsed
 
 _Function = ast.FunctionDef | ast.Lambda
 
@@ -16,9 +16,9 @@ _Function = ast.FunctionDef | ast.Lambda
 def parameter_names(place: str | None, called: str, position: int) -> tuple[str, ...]:
     """The parameters of the function that is an argument of the call of `called` at `file:line`."""
     file, _, line = (place or "").rpartition(":")
-    tree = _tree(file) if line.isdecimal() else None
-    if tree is None:
+    if not line.isdecimal():
         return ()
+    tree = parsed(file)
     calls = [call for call in _calls(tree, called) if call.lineno <= int(line) <= (call.end_lineno or 0)]
     if not calls or len(calls[-1].args) <= position:
         return ()
@@ -26,14 +26,6 @@ def parameter_names(place: str | None, called: str, position: int) -> tuple[str,
     if function is None or function.args.vararg is not None or function.args.kwonlyargs:
         return ()
     return tuple(arg.arg for arg in [*function.args.posonlyargs, *function.args.args])
-
-
-@lru_cache(maxsize=64)
-def _tree(file: str) -> ast.Module | None:
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return None
 
 
 def _calls(tree: ast.Module, called: str) -> Iterator[ast.Call]:

@@ -138,7 +138,7 @@ def _places(files: RunFolder) -> dict[str, Path]:
 
 def _notes(files: RunFolder) -> tuple[str, ...]:
     """What is true of the port beside the verdict."""
-    return (*_notes_on_state(files), *_notes_on_idle_bodies(files))
+    return (*_notes_on_state(files), *_notes_on_idle_bodies(files), *_notes_on_what_is_unknown(files))
 
 
 def _notes_on_state(files: RunFolder) -> tuple[str, ...]:
@@ -157,6 +157,15 @@ def _notes_on_idle_bodies(files: RunFolder) -> tuple[str, ...]:
         return ()
     missing = f"{', '.join(idle)} did not run on these inputs, so nothing is proven of what is computed there"
     return (f"{missing}: check the port on inputs that take the other way, too",)
+
+
+def _notes_on_what_is_unknown(files: RunFolder) -> tuple[str, ...]:
+    """Why torch.export could not follow the model, and what to write instead."""
+    error = read_manifest(files.manifest)[1].get("export_error")
+    if error is None:
+        return ()
+    place = f" ({error['where']})" if error["where"] else ""
+    return (f"{error['message']}{place}: {error.get('fix') or 'see the TODOs'}",)
 
 
 def _control_flow(files: RunFolder) -> tuple[ControlFlowSummary, ...]:
