@@ -136,3 +136,26 @@ def test_reports_show_the_bodies(tmp_path: Path) -> None:
     text, page = (formats.renderer(name)(run) for name in ("text", "html"))
     assert "body.while_loop.condition (1 operation)" in text
     assert "map.body/while_loop.condition/lt" in page
+
+
+class Decides(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = models.Inner()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.inner(x)
+        if y.sum() > 0:
+            return y * 2
+        return y - 1
+
+
+def test_the_report_says_what_export_cannot_follow_and_what_to_write(tmp_path: Path) -> None:
+    port = torchport.port(
+        models.seeded(Decides), (ROWS,), target="torch", out=tmp_path / "port", name="decides"
+    )
+    report = port.check(explain=False)
+    assert report.status == "unsupported" and len(report.todos) == 1
+    (note,) = [note for note in report.notes if "decides by the value of a tensor" in note]
+    assert f"{__file__}:" in note and "`if y.sum() > 0:`" in note
+    assert note.endswith("    return torch.cond(y.sum() > 0, if_true, if_false, (y,))")

@@ -119,12 +119,46 @@ class Recurrence(nn.Module):
         return associative_scan(combine, (a, b), dim=0, combine_mode="pointwise")[1]
 
 
+class Step(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.new, self.old = nn.Linear(4, 8), nn.Linear(8, 8)
+
+    def forward(self, now: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        return (self.new(now) + self.old(state)).tanh()
+
+
+class WrittenOut(nn.Module):
+    """Recurrent cells by hand: a module in a loop, operations in a loop from the second step on, a cell of torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.head, self.lstm = Step(), nn.Linear(8, 4), nn.LSTMCell(4, 4)
+        self.weight = nn.Parameter(torch.rand(4, 4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        state = x.new_zeros(x.shape[0], 8)
+        outputs = []
+        for t in range(x.shape[1]):
+            state = self.step(x[:, t], state)
+            outputs.append(self.head(state))
+        first, *others = x.unbind(1)
+        states = [first]
+        for now in others:
+            states.append(torch.tanh(now @ self.weight + states[-1]))
+        hidden = cell = x.new_zeros(x.shape[0], 4)
+        for t in range(x.shape[1]):
+            hidden, cell = self.lstm(x[:, t], (hidden, cell))
+        return torch.stack(outputs, 1) + torch.stack(states, 1), state, hidden
+
+
 class Everything(nn.Module):
     """Every kind of control flow in one model. The inputs are rows of 4, and sequences of rows."""
 
     def __init__(self) -> None:
         super().__init__()
         self.shared = nn.Linear(4, 4)
+        self.written_out = WrittenOut()
         self.branch, self.counted, self.each, self.nested = Branch(), Counted(), Each(), Nested()
         self.fibonacci, self.collatz, self.halves = Fibonacci(), Collatz(), Halves()
         self.cell, self.last, self.pairs, self.recurrence = (
@@ -134,10 +168,14 @@ class Everything(nn.Module):
             Recurrence(),
         )
 
-    def forward(self, x: torch.Tensor, sequences: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        self, x: torch.Tensor, sequences: torch.Tensor, fixed: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        outputs, state, hidden = self.written_out(fixed)
+        states_written_out = outputs.sum() + state.sum() + hidden
         _, states = self.cell(sequences)
         products, rows = self.pairs(x, x.tanh())
         old, new = self.fibonacci(x)
         y = self.branch(x) + self.branch(-x) + self.halves(x) + self.halves(-x) + old + new + products + rows
         y = self.shared(self.recurrence(x.sigmoid(), y)) + self.each(x) + self.counted(x)[1]
-        return y, states, *self.nested(sequences), self.collatz(x), self.last(x)
+        return y, states, states_written_out, *self.nested(sequences), self.collatz(x), self.last(x)

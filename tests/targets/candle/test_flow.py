@@ -25,13 +25,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.builds]
 
 ROWS = torch.rand(5, 4, generator=torch.Generator().manual_seed(2)) - 0.3
 SEQUENCES = torch.rand(2, 6, 4, generator=torch.Generator().manual_seed(3)) / 4
-DYNAMIC = {"x": (0,), "sequences": (0, 1)}
+FIXED = torch.rand(2, 7, 4, generator=torch.Generator().manual_seed(4))
+DYNAMIC = {"x": (0,), "sequences": (0, 1), "fixed": (0,)}
 
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Port:
     out = tmp_path_factory.mktemp("flows")
-    return make_port(seeded(Everything), (ROWS, SEQUENCES), out=out, name="flows", dynamic=DYNAMIC)
+    return make_port(seeded(Everything), (ROWS, SEQUENCES, FIXED), out=out, name="flows", dynamic=DYNAMIC)
 
 
 def model_file(port: Port) -> Path:
@@ -68,12 +69,19 @@ def test_everything_is_proven_on_either_side_and_at_several_lengths(port: Port) 
         (ROWS.repeat(2, 1) / 3, 2 * SEQUENCES.repeat(2, 3, 1)),
         (ROWS[:2] * 30, -SEQUENCES[:1]),
     ]
-    reports = [port.check(args, explain=False) for args in given]
+    reports = [port.check((*args, FIXED), explain=False) for args in given]
     for report in reports:
         assert_proven(report)
     everywhere = set.union(*map(ran, reports))
     bodies = {f"{flow.layer}.{role}" for flow in reports[0].control_flow for role in flow.bodies}
     assert everywhere == bodies and "nested.scan.body.while_loop.body.cond.true" in bodies
+
+
+def test_a_loop_that_was_written_out_is_a_loop_again_and_said_to_be_fixed(port: Port) -> None:
+    _, _, code = model_file(port).read_text().partition("impl WrittenOut")
+    assert code.count("for t in 0..") == 3 and code.count("ops::expect_length(") == 3
+    notes = [note for note in port.check(explain=False).notes if note.startswith("written_out (")]
+    assert notes and all("takes 7 steps" in notes[0] and "for that length alone" in note for note in notes)
 
 
 FAULTS = {
@@ -87,6 +95,7 @@ FAULTS = {
         "nested.scan",
     ),
     "in the step of a scan": ("impl Module for Cell", "ops::sigmoid", "ops::tanh", "cell.scan"),
+    "in a loop that was written out": ("impl WrittenOut", "ops::tanh", "ops::sigmoid", "written_out"),
     "in what a map reads": ("impl Pairs", ".get(i)", ".get(0)", "pairs.map"),
     "in how elements are combined": (
         "impl Recurrence",

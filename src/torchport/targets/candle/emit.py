@@ -46,6 +46,8 @@ class Emitter:
         self.values: dict[g.Ref, Value] = {}
         """How each value is written, for all values that are known so far."""
         self.metas: dict[g.Ref, g.TensorMeta] = {}
+        self.collected: dict[tuple[g.Ref, ...], Value] = {}
+        """The vectors of values that a loop computed in all of its steps, which are only read together."""
         self.sizes: set[str] = set()
         """The free sizes that the code reads."""
         self.unread = _count_reads(module)
@@ -134,6 +136,15 @@ class Emitter:
         """Whether a value is in a variable that the code may give away."""
         value = self.values[ref]
         return value.form == "owned" and not value.is_field
+
+    def is_free(self, ref: g.Ref, reads: int) -> bool:
+        """Whether a value can be given away, because nothing reads it behind its next so many reads."""
+        reads_it = (
+            known.reads & self.values[ref].reads and self.unread[other.name] > 0
+            for other, known in self.values.items()
+            if other.name != ref.name
+        )
+        return self.is_own(ref) and self.unread[ref.name] == reads and not any(reads_it)
 
     def write(self, *statements: Code) -> None:
         self.body.statements.extend(statements)

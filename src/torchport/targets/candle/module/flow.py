@@ -160,7 +160,7 @@ def _cond(flow: _Flow) -> list[Value]:
     branches = []
     for role in ("true", "false"):
         branch = flow.block(needed_part(flow.body(role), flow.wanted), values)
-        branches.append(_block_lines(branch, tuple_of(_given_away(branch, branch.module.outputs))))
+        branches.append(_block_lines(branch, tuple_of(branch.given_away(branch.module.outputs))))
     flow.count_as_read([predicate, *operands])
     results = [flow.result(index) for index in flow.wanted]
     head = code("let {} = if {} {{", _pattern(results), condition)
@@ -182,7 +182,7 @@ def _while_loop(flow: _Flow) -> list[Value]:
     head: list[Piece] = [code("while {} {{", holds)]
     if test.lines:
         head = ["loop {", *test.lines, code("if !{} {{", holds), "break;", "}"]
-    assignment = state.assignment(step, _given_away(step, step.module.outputs))
+    assignment = state.assignment(step, step.given_away(step.module.outputs))
     flow.e.write(*state.lets, _lines(*head, *step.lines, *assignment, "}"))
     return [state.values[index] for index in flow.wanted]
 
@@ -214,7 +214,7 @@ def _over_slices(flow: _Flow, init: list[g.Ref], xs: list[g.Ref], closed_over: l
         if step.unread[ref.name] > 1:
             step.name_if_expression(ref)
     flow.write_nodes(step)
-    results = _given_away(step, step.module.outputs)
+    results = step.given_away(step.module.outputs)
     pushes = [
         code("{}.push({});", vector.code, result)
         for vector, result in zip(collected.values(), results, strict=False)
@@ -257,7 +257,7 @@ def _associative_scan(flow: _Flow) -> list[Value]:
             names.append(name if scope.unread[item.name] else f"_{name}")
         sides.append(code("[{}]", joined(", ", names)))
     flow.write_nodes(scope)
-    items = code("Ok([{}])", joined(", ", _given_away(scope, body.outputs)))
+    items = code("Ok([{}])", joined(", ", scope.given_away(body.outputs)))
     closure = _lines("{", *scope.lines, items, "}") if scope.lines else items
     flow.count_as_read([*xs, *closed_over])
     given = code("[{}]", joined(", ", (source.reference for source in sources)))
@@ -333,22 +333,11 @@ def _start(e: Emitter, ref: g.Ref, init: Sequence[g.Ref]) -> Code:
     value = e.values[ref]
     if value.form == "expr" and init.count(ref) > 1:
         value = e.name_it(ref)
-    is_free = value.form == "expr" or (e.is_own(ref) and e.unread[ref.name] == 1)
+    is_free = value.form == "expr" or e.is_free(ref, 1)
     return value.code if is_free else value.code.cloned
 
 
 # blocks
-
-
-def _given_away(scope: Scope, refs: Sequence[g.Ref]) -> list[Code]:
-    """The results of a block, which are evaluated one after another."""
-    values = [scope.values[ref] for ref in refs]
-    results = []
-    for index, (ref, value) in enumerate(zip(refs, values, strict=True)):
-        is_read_later = any(value.reads & later.reads for later in values[index + 1 :])
-        is_free = value.form == "expr" or (scope.is_own(ref) and not is_read_later)
-        results.append(value.code if is_free else value.code.cloned)
-    return results
 
 
 def _block_lines(scope: Scope, result: Code) -> list[Code]:

@@ -16,12 +16,18 @@ from torchport.targets.candle.module.child import Child, note_call
 from torchport.targets.candle.module.flow import write_flow
 from torchport.targets.candle.module.loops import find_loop, write_loop
 from torchport.targets.candle.module.scope import is_flow_layer
+from torchport.targets.candle.module.unrolled import unrolled_loops, write_unrolled
 from torchport.targets.candle.registry import OPS, Several
 
 
 def write_nodes(e: Emitter, children: Mapping[str, Child]) -> None:
     index = 0
+    unrolled = unrolled_loops(e)
     while index < len(e.module.nodes):
+        if index in unrolled:
+            write_unrolled(e, unrolled[index], lambda scope: write_nodes(scope, children))
+            index = unrolled[index].end
+            continue
         loop = find_loop(e, children, index)
         if loop is None:
             _write_node(e, children, e.module.nodes[index])

@@ -41,6 +41,16 @@ class Scope(Emitter):
     def is_own(self, ref: g.Ref) -> bool:
         return super().is_own(ref) and ref not in self.outside
 
+    def given_away(self, refs: Sequence[g.Ref]) -> list[Code]:
+        """The results of the block, which are evaluated one after another."""
+        values = [self.values[ref] for ref in refs]
+        results = []
+        for index, (ref, value) in enumerate(zip(refs, values, strict=True)):
+            is_read_later = any(value.reads & later.reads for later in values[index + 1 :])
+            is_free = value.form == "expr" or (self.is_own(ref) and not is_read_later)
+            results.append(value.code if is_free else value.code.cloned)
+        return results
+
     def _is_live(self, name: str) -> bool:
         return name in self._held or super()._is_live(name)
 
