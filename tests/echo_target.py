@@ -1,6 +1,7 @@
 """A target for tests: its artifacts give the golden values back, or what a test makes of them."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from torchport.capture.graph import Graph
 from torchport.errors import UsageError
 from torchport.events import Say
 from torchport.targets.base import Artifact, Mode, Options, Repro, SourceMap, Stopped, Todo
+from torchport.trace.plan import returned_key
 
 Values = dict[str, torch.Tensor]
 
@@ -82,10 +84,17 @@ class EchoArtifact:
 
     def run(self, golden: Path, mode: Mode, record: Path) -> Stopped | None:
         with safe_open(golden, "pt") as file:
-            aliases = json.loads(file.metadata()["aliases"])
+            metadata = file.metadata()
+        aliases, root = json.loads(metadata["aliases"]), metadata["root"]
         values = load_file(golden)
         handed_on = {key: values[known].clone() for key, known in aliases.items() if "<" not in key}
-        save_file(self.target.change(mode, {**values, **handed_on}), record)
+        changed = self.target.change(mode, {**values, **handed_on})
+        outputs = [key for key in handed_on.keys() | values.keys() if re.fullmatch(f"{root}(:\\d+)?", key)]
+        for index, key in enumerate(sorted(outputs)):
+            known = (values | handed_on)[key] if mode == "lockstep" else changed.get(key)
+            if known is not None:
+                changed.setdefault(returned_key(root, index), known.clone())
+        save_file(changed, record, {"returned": json.dumps({"number": len(outputs)})})
         return self.target.stopped
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:

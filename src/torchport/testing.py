@@ -141,7 +141,7 @@ def describe(report: Report) -> str:
 
 def _culprit(divergence: Divergence) -> list[tuple[str, str]]:
     known = [
-        ("culprit", f"{divergence.layer} ({divergence.type})"),
+        ("culprit", f"{divergence.place} ({divergence.type})"),
         ("what", phrases.culprit(divergence)),
     ]
     measured = divergence.metrics

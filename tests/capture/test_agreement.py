@@ -53,3 +53,15 @@ def test_any_stack_of_layers_is_recorded_as_torch_computes_it(names: list[str], 
                 torch.testing.assert_close(capture.golden[key], x, rtol=0, atol=0)
     root = capture.plan.calls[capture.plan.root]
     torch.testing.assert_close(capture.golden[capture.plan.resolve(root.outputs[0])], x, rtol=0, atol=0)
+
+
+class Scattered(nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return x.masked_scatter(mask, torch.arange(12.0)) * torch.ones(4).cumsum(0)
+
+
+def test_the_truth_of_a_model_that_makes_float32_tensors_is_float64() -> None:
+    x, mask = torch.randn(3, 4), torch.tensor([True, False, True, True])
+    capture = record(Scattered(), (x, mask.expand(3, 4)))
+    assert capture.export_error is None
+    assert capture.truth["Scattered"].abs().max() < 1e-6

@@ -119,17 +119,26 @@ class Traces:
     calls: list[Call] = field(default_factory=lambda: list(CALLS))
     events: list[tuple[str, str]] = field(default_factory=lambda: list(EVENTS))
     begun: list[str] | None = None
+    returned: dict[str, Any] | None = None
+    """What the runs say of what the program gave in the end."""
+    made: list[tuple[str, str]] | None = None
+    """The events of the runs, if they say which calls they made."""
+    made_in_lockstep: list[tuple[str, str]] | None = None
 
     def compare(self, directory: Path, rule: Rule | None = None, **more: Any) -> Parity:
         metadata = {"schema": "1", "root": "Toy", "aliases": json.dumps(self.aliases)}
-        begun = None if self.begun is None else {"begun": json.dumps(self.begun)}
+        said = {"returned": self.returned, "begun": self.begun, "events": self.made}
+        chained = {name: json.dumps(value) for name, value in said.items() if value is not None}
+        own = self.made_in_lockstep
+        lockstep = chained if own is None else {**chained, "events": json.dumps(own)}
+        written = {"golden": metadata, "lockstep": lockstep, "chained": chained}
         paths = {}
         for name in ("golden", "truth", "lockstep", "chained"):
             tensors = getattr(self, name)
             if tensors is not None:
                 paths[name] = directory / f"{name}.safetensors"
                 copies = {key: tensor.clone().contiguous() for key, tensor in tensors.items()}
-                save_file(copies, paths[name], {"golden": metadata, "lockstep": begun}.get(name))
+                save_file(copies, paths[name], written.get(name) or None)
         return compare_traces(
             paths["golden"],
             paths["lockstep"],

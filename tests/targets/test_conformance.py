@@ -75,6 +75,17 @@ def test_lockstep_shows_own_errors_and_chained_what_adds_up(port: Port) -> None:
         torch.testing.assert_close(lockstep.get("head"), golden.get("head"))
 
 
+def test_what_an_artifact_gives_in_the_end_is_recorded_and_compared(port: Port) -> None:
+    report = port.check()
+    assert report.program is not None and report.program.passed and report.program.source is not None
+    assert not any("in the end" in note for note in report.notes)
+    with Trace(port.files.captured("trace")) as golden, Trace(port.files.record("lockstep")) as lockstep:
+        assert lockstep.returned is not None and lockstep.returned.number == 2
+        assert lockstep.events is not None and lockstep.events[0] == ("enter", "Net")
+        torch.testing.assert_close(lockstep.get("Net>0"), golden.get("Net"), rtol=0, atol=0)
+        torch.testing.assert_close(lockstep.get("Net>1"), golden.get("Net:1"), rtol=0, atol=0)
+
+
 def test_a_wrong_weight_is_the_cause_that_is_found(port: Port) -> None:
     assert port.artifact.stored is not None
     spoil_weight(port.artifact.stored, "head.weight")

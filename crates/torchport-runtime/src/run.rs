@@ -1,8 +1,9 @@
 //! The command line of a ported model: run it on a file of tensors, or record it along a golden trace.
 
-use crate::check::{read_tensors, write_tensors, Checker, Mode, Stopped};
+use crate::check::{panic_message, said, write_tensors, Checker, Mode, Stopped};
+use crate::inputs::{described, read_inputs, Input};
 use candle::{bail, Device, Result, Tensor};
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe, Location};
 use std::path::PathBuf;
 
 const USAGE: &str = "\
@@ -32,8 +33,10 @@ struct Check {
 
 impl Options {
     /// Reads the process's arguments; weights and config are looked for in the working directory by default.
+    /// Ends the process with status 2 if the arguments are wrong.
     pub fn parse() -> Result<Self> {
-        let options = Self::from_args(std::env::args().skip(1))?;
+        let options =
+            Self::from_args(std::env::args().skip(1)).unwrap_or_else(|error| refuse(error));
         if let Some(check) = &options.check {
             Stopped::forget(&check.record)?;
         }
@@ -96,34 +99,40 @@ impl Options {
             .map_err(|error| candle::Error::wrap(error).with_path(&self.config))
     }
 
-    /// Runs `forward` on the tensors named `inputs`, as the command line asks.
-    pub fn run(
+    /// Runs `forward` on the tensors of `inputs`, as the command line asks. Ends the process with status 2 if the
+    /// tensors of the input file are not those that the model takes, or the model cannot run on them.
+    #[track_caller]
+    pub fn run<I: Clone + Into<Input>>(
         &self,
-        inputs: &[&str],
+        inputs: &[I],
         device: &Device,
         forward: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
     ) -> Result<()> {
-        match &self.check {
-            Some(check) => check.run(inputs.len(), device, forward),
-            None => self.run_plain(inputs, device, forward),
+        if let Some(check) = &self.check {
+            return check.run(inputs.len(), device, forward, Location::caller());
+        }
+        let inputs: Vec<Input> = inputs.iter().cloned().map(Into::into).collect();
+        match self.run_plain(&inputs, device, forward) {
+            Ok(()) => Ok(()),
+            Err(error) => refuse(error),
         }
     }
 
     fn run_plain(
         &self,
-        inputs: &[&str],
+        inputs: &[Input],
         device: &Device,
         forward: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
     ) -> Result<()> {
-        let mut tensors = read_tensors(&self.files[0], device)?;
-        let mut given = Vec::with_capacity(inputs.len());
-        for name in inputs {
-            match tensors.remove(*name) {
-                Some(tensor) => given.push(tensor),
-                None => bail!("{} has no tensor {name}", self.files[0].display()),
-            }
-        }
-        let outputs = forward(&given)?;
+        let given = read_inputs(&self.files[0], inputs, device)?;
+        let outputs = without_panic(|| forward(&given)).map_err(|error| {
+            let shapes: Vec<String> = inputs
+                .iter()
+                .zip(&given)
+                .map(|(input, tensor)| format!("{} {}", input.name(), described(tensor)))
+                .collect();
+            error.context(format!("the model does not run on {}", shapes.join(", ")))
+        })?;
         let named: Vec<(String, &Tensor)> = outputs
             .iter()
             .enumerate()
@@ -144,8 +153,11 @@ impl Check {
         inputs: usize,
         device: &Device,
         forward: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+        at: &Location,
     ) -> Result<()> {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.follow(inputs, device, forward)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            self.follow(inputs, device, forward, at)
+        }));
         let stopped = match &outcome {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(Stopped::by_error(error)),
@@ -162,6 +174,7 @@ impl Check {
         inputs: usize,
         device: &Device,
         forward: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+        at: &Location,
     ) -> Result<()> {
         let checker = Checker::open(&self.trace, device)?
             .mode(self.mode)
@@ -169,16 +182,33 @@ impl Check {
         let given = (0..inputs)
             .map(|i| checker.golden(&format!("{}<{i}", checker.root())))
             .collect::<std::result::Result<Vec<_>, _>>()?;
-        checker.watch(|| forward(&given))?;
+        let outputs = checker.watch(|| forward(&given))?;
+        checker.returned(&outputs, at)?;
         checker.finish()?;
         println!("recorded in {}", self.record.display());
         Ok(())
     }
 }
 
+/// Ends the process as bad input does: a message, and status 2.
+fn refuse(error: candle::Error) -> ! {
+    eprintln!("error: {}", said(&error));
+    std::process::exit(2)
+}
+
+/// Runs a model; a panic in it, such as that of a size below 0, becomes an error with its message.
+fn without_panic<T>(run: impl FnOnce() -> Result<T>) -> Result<T> {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    std::panic::set_hook(before);
+    outcome.unwrap_or_else(|panic| bail!("{}", panic_message(panic.as_ref())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::read_tensors;
     use serde_json::{json, Value};
 
     fn parse(args: &[&str]) -> Result<Options> {
@@ -223,15 +253,61 @@ mod tests {
         let options = parse(&args).unwrap();
         let run = AssertUnwindSafe(|| options.run(&["xs"], &Device::Cpu, forward));
         let outcome = catch_unwind(run);
-        let recorded = read_tensors(&record, &Device::Cpu)
+        let mut recorded: Vec<String> = read_tensors(&record, &Device::Cpu)
             .unwrap()
             .into_keys()
             .collect();
+        recorded.sort();
         let stopped = std::fs::read(folder.path().join("record.stopped.json")).ok();
         let left = std::fs::read_dir(folder.path()).unwrap().count();
         assert_eq!(left, 2 + usize::from(stopped.is_some()));
         let stopped = stopped.map(|bytes| serde_json::from_slice(&bytes).unwrap());
         (outcome, recorded, stopped)
+    }
+
+    /// Runs `forward` on a file with the tensor `xs` of zeros; gives the error, and whether there are outputs.
+    fn plain(
+        shape: &[usize],
+        forward: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+    ) -> (Option<String>, bool) {
+        let folder = tempfile::tempdir().unwrap();
+        let [given, made] = ["given", "made"].map(|name| folder.path().join(name));
+        let xs = Tensor::zeros(shape, candle::DType::F32, &Device::Cpu).unwrap();
+        write_tensors([("xs", &xs)], &given).unwrap();
+        let options = parse(&[given.to_str().unwrap(), made.to_str().unwrap()]).unwrap();
+        let inputs = [("xs", candle::DType::F32, "[length]").into()];
+        let outcome = options.run_plain(&inputs, &Device::Cpu, forward);
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 1 + usize::from(outcome.is_ok()));
+        (outcome.err().map(|error| said(&error)), made.exists())
+    }
+
+    #[test]
+    fn outputs_are_written_if_the_model_runs_and_else_nothing_is() {
+        let same = |given: &[Tensor]| Ok(given.to_vec());
+        assert_eq!(plain(&[3], same), (None, true));
+        let (error, is_written) = plain(&[3, 1], same);
+        assert!(error
+            .unwrap()
+            .contains("xs: it is f32 [3, 1], not f32 [length]"));
+        assert!(!is_written);
+        let (error, is_written) = plain(&[3], |given| Ok(vec![given[0].narrow(0, 2, 4)?]));
+        let error = error.unwrap();
+        assert!(
+            error.starts_with("the model does not run on xs f32 [3]"),
+            "{error}"
+        );
+        assert!(error.contains("narrow") && !is_written, "{error}");
+    }
+
+    #[test]
+    fn a_panic_of_the_model_is_an_error_with_its_message() {
+        let (error, is_written) = plain(&[3], |_| panic!("no size is below {}", 0));
+        assert_eq!(
+            error.unwrap(),
+            "the model does not run on xs f32 [3]\npanicked: no size is below 0"
+        );
+        assert!(!is_written);
     }
 
     /// A layer that reports its output as the root module does.
@@ -244,7 +320,10 @@ mod tests {
     fn a_run_to_the_end_leaves_its_record_alone() {
         let (outcome, recorded, stopped) = checked(|given| Ok(vec![layer(given)?]));
         assert!(outcome.unwrap().is_ok());
-        assert_eq!((recorded, stopped), (vec!["fc".to_string()], None));
+        assert_eq!(
+            (recorded, stopped),
+            (vec![">0".to_string(), "fc".to_string()], None)
+        );
     }
 
     #[test]

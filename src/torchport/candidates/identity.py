@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from torchport.capture.torch_internals import storage_id
+from torchport.trace.reading import as_bytes
 
 TensorIdentity = tuple[int, int]
 """Which tensor it is, and how often it had been written to, or the hash of its values where that is not known."""
@@ -33,8 +34,7 @@ def _writes_of(tensor: Tensor) -> int:
 
 
 def bytes_of(tensor: Tensor) -> bytes:
-    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return plain.view(torch.uint8).numpy().tobytes()
+    return as_bytes(tensor).numpy().tobytes()
 
 
 class Identities:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from torchport.capture.torch_internals import plain_torch
+from torchport.trace.reading import as_bytes
 
 _BYTES_IN_MEMORY = 2**27
 """What all stores of a comparison hold in memory together; what is stored after that goes to files."""
@@ -81,10 +82,9 @@ class Scratch:
         if tensor.nbytes <= self._bytes_left:
             self._bytes_left -= tensor.nbytes
             return tensor
-        plain = tensor.cpu().resolve_conj().resolve_neg().contiguous()
         path = self.folder / str(next(self._numbers))
-        plain.reshape(-1).view(torch.uint8).numpy().tofile(path)
-        return _StoredTensor(path, plain.dtype, plain.shape)
+        as_bytes(tensor).numpy().tofile(path)
+        return _StoredTensor(path, tensor.dtype, tensor.shape)
 
     def drop(self, kept: Tensor | _StoredTensor) -> None:
         if isinstance(kept, _StoredTensor):

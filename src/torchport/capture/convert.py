@@ -13,6 +13,7 @@ import torch
 from torchport.capture import graph as g
 from torchport.capture import symbols
 from torchport.capture.exported import Exported
+from torchport.capture.fields import plain_numbers, values_of
 from torchport.capture.flow_layers import with_flow_layers
 from torchport.capture.flow_reader import FoundBody
 from torchport.capture.fx_nodes import output_names
@@ -136,6 +137,7 @@ def _unflattened(program: torch.export.ExportedProgram) -> torch.export.Unflatte
 
     `unflatten` copies every tensor that it is given, which for a large model is as much memory again.
     """
+    _place_sizes(program)
     stand_ins: dict[Any, torch.Tensor] = {}
     held = [(tensors, dict(tensors)) for tensors in (program.state_dict, program.constants)]
     try:
@@ -147,6 +149,13 @@ def _unflattened(program: torch.export.ExportedProgram) -> torch.export.Unflatte
     finally:
         for tensors, own in held:
             tensors.update(own)
+
+
+def _place_sizes(program: torch.export.ExportedProgram) -> None:
+    """Puts the nodes that belong to no module into the root: `unflatten` fails on a `numel()` that was moved there."""
+    for node in program.graph.nodes:
+        if node.meta.get("nn_module_stack") == {}:
+            node.meta["nn_module_stack"] = {"": ("", type(program.graph_module).__qualname__)}
 
 
 def _without_values(tensor: torch.Tensor) -> torch.Tensor:
@@ -187,7 +196,4 @@ def _is_plain(value: Any) -> bool:
 def _model_config(model: torch.nn.Module) -> dict[str, Any]:
     """The numbers of a `config` object, as Hugging Face models carry one."""
     config = getattr(model, "config", None)
-    if config is None:
-        return {}
-    values = config.to_dict() if hasattr(config, "to_dict") else getattr(config, "__dict__", {})
-    return {k: v for k, v in values.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+    return {} if config is None else plain_numbers(values_of(config))

@@ -209,6 +209,8 @@ class Graph:
     symbols: tuple[Symbol, ...]
     output_names: tuple[str, ...]
     config: dict[str, Any] = field(default_factory=dict)
+    variants: tuple[Graph, ...] = ()
+    """The same model made with other numbers in its config: what shows which size follows from which."""
 
     @property
     def root(self) -> Module:

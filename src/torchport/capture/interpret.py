@@ -17,7 +17,7 @@ from torchport.capture import graph as g
 from torchport.capture import operations
 from torchport.capture.control_flow import CONTROL_FLOW, Bodies, Body, decides
 from torchport.capture.plan import Plan
-from torchport.capture.torch_internals import OpOverload, eps_of_rms_norm
+from torchport.capture.torch_internals import OpOverload, eps_of_rms_norm, pytree
 from torchport.trace.plan import operation_key
 
 Watch = Callable[[str, torch.Tensor], torch.Tensor]
@@ -123,7 +123,9 @@ class Interpreter:
             return self._control_flow(node, args)
         if self.truth and node.op == _RMS_NORM:
             args, kwargs = _with_own_eps(node, args, kwargs)
-        return self.overload(node.op)(*args, **kwargs)
+        result = self.overload(node.op)(*args, **kwargs)
+        # Other values are float64 already, and some operations refuse to mix.
+        return pytree.tree_map_only(torch.Tensor, self._widen, result) if self.truth else result
 
     # control flow
 

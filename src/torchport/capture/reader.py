@@ -22,8 +22,11 @@ from torchport.capture.owner import Owner
 from torchport.capture.torch_internals import OpOverload, is_grad_mode
 from torchport.errors import CaptureError
 
-PURE = {"aten.detach_.default": "aten.detach.default"}
-"""Operations that work in place without changing values, and the ones that stand for them in a graph."""
+PURE = {"aten.detach_.default": "aten.detach.default", "aten.copy_.default": "aten.copy.default"}
+"""Operations in place that a functional graph still has, and the ones that stand for them.
+
+The one changes no values, and what the other writes to a buffer is a value of its own, which later reads get.
+"""
 
 
 class GraphReader:

@@ -33,6 +33,7 @@ from torchport.capture.module_names import must_have_graphs_apart
 from torchport.capture.plan import Plan, make_plan
 from torchport.capture.state import as_it_was, copied, state_kept
 from torchport.capture.values import with_values
+from torchport.capture.variants import with_variants
 from torchport.capture.weights import SelectedWeights, Weights, as_weights
 from torchport.errors import CaptureError, DiskError
 from torchport.parity.judge import allowance
@@ -55,6 +56,8 @@ class Capture:
     """Buffers that the model writes to when it is called, which a port does not."""
     idle: tuple[str, ...] = ()
     """Bodies of control flow that did not run on the recorded inputs, so that nothing is known of their values."""
+    sizes: str | None = None
+    """Why the model could not be captured at other sizes, so that nobody knows what follows from which size."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", as_weights(self.weights))
@@ -98,6 +101,7 @@ class Capture:
             **({"export_error": {fact: getattr(error, fact) for fact in facts}} if error else {}),
             **({"writes": list(self.writes)} if self.writes else {}),
             **({"idle": list(self.idle)} if self.idle else {}),
+            **({"sizes": self.sizes} if self.sizes else {}),
         }
         write_manifest(paths["manifest"], self.graph, extra=extra)
         return {"manifest": paths["manifest"], **written}
@@ -163,9 +167,12 @@ def record(
     dynamic: str | symbols.Wish | None = None,
     ops: bool = False,
     truth: bool = True,
+    variants: bool = True,
     decompose: export.Decompose | None = None,
 ) -> Capture:
     """Captures a model's graph, and the value of every module call. `ops` keeps the value of each operation, too.
+
+    With `variants`, the graph is also captured at other sizes, if the model can be made again with others.
 
     If torch.export cannot follow the model, hooks record what can be seen without a graph, and the capture's
     `export_error` says why.
@@ -186,15 +193,34 @@ def record(
             error = export_fault.in_plain_words(raised)
             hooked = hooks.capture(model, given, named, name=name, error=error, decompose=decompose)
             exported, observed = hooked.exported, hooked.observed
-        graph = symbols.with_examples(exported.graph, tensors((given, named)))
+        graph, why_fixed = exported.graph, None
+        if variants and error is None:
+            with_others = with_variants(
+                model,
+                (given, named),
+                graph,
+                lambda other, inputs: _export(other, *inputs, name, wish, decompose),
+            )
+            graph, why_fixed = with_others.graph, with_others.reason
+        graph = symbols.with_examples(graph, tensors((given, named)))
         exported = replace(exported, graph=graph)
         plan, weights = make_plan(graph), as_weights(exported.weights)
         if on_meta(model, (given, named)):
-            return Capture(exported.graph, plan, weights, export_error=error, writes=exported.writes)
+            return Capture(
+                exported.graph, plan, weights, export_error=error, writes=exported.writes, sizes=why_fixed
+            )
         inputs = tensors(copied((given, named)))
         values = with_values(exported, plan, inputs, eager, ops=ops, truth=truth, observed=observed)
     return Capture(
-        exported.graph, plan, weights, values.golden, values.truth, error, exported.writes, values.idle
+        exported.graph,
+        plan,
+        weights,
+        values.golden,
+        values.truth,
+        error,
+        exported.writes,
+        values.idle,
+        why_fixed,
     )
 
 

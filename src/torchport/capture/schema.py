@@ -184,7 +184,39 @@ class CallForm(_Form):
         return cls._made(**vars(call))
 
 
-class Manifest(_Form):
+class GraphForm(_Form):
+    """The part of a manifest that is a graph."""
+
+    config: dict[str, Arg]
+    symbols: list[SymbolForm]
+    outputs: list[str]
+    weights: dict[str, WeightForm]
+    modules: list[ModuleForm]
+
+    @classmethod
+    def of_graph(cls, graph: g.Graph) -> dict[str, Any]:
+        """The fields that describe a graph."""
+        return {
+            "config": graph.config,
+            "symbols": [SymbolForm.of(symbol) for symbol in graph.symbols],
+            "outputs": list(graph.output_names),
+            "weights": {name: WeightForm.of(weight) for name, weight in graph.weights.items()},
+            "modules": [ModuleForm.of(module) for module in graph.modules.values()],
+        }
+
+    def graph_named(self, name: str, variants: tuple[g.Graph, ...] = ()) -> g.Graph:
+        return g.Graph(
+            name=name,
+            modules={form.key: form.module() for form in self.modules},
+            weights={name: form.weight() for name, form in self.weights.items()},
+            symbols=tuple(form.symbol() for form in self.symbols),
+            output_names=tuple(self.outputs),
+            config=self.config,
+            variants=variants,
+        )
+
+
+class Manifest(GraphForm):
     model_config = ConfigDict(strict=True, extra="allow")
     version: int = Field(alias="schema")
     torch: str | None = None
@@ -194,44 +226,35 @@ class Manifest(_Form):
     writes: list[str] | None = None
     idle: list[str] | None = None
     """Bodies of control flow that did not run."""
+    sizes: str | None = None
+    """Why there are no variants."""
     name: str
     root: str
-    config: dict[str, Arg]
-    symbols: list[SymbolForm]
-    outputs: list[str]
-    weights: dict[str, WeightForm]
-    modules: list[ModuleForm]
     calls: list[CallForm]
     events: list[list[str]]
     aliases: dict[str, str]
+    variants: list[GraphForm] = []
 
     @classmethod
     def of(cls, graph: g.Graph, plan: Plan, extra: dict[str, Any]) -> Self:
         """The manifest of a graph and the calls that it makes; `extra` are further fields of the manifest."""
-        return cls.model_construct(
+        variants = [GraphForm.model_construct(**GraphForm.of_graph(item)) for item in graph.variants]
+        fields: dict[str, Any] = dict(
             schema=VERSION,
             **extra,
             name=graph.name,
             root=plan.root,
-            config=graph.config,
-            symbols=[SymbolForm.of(symbol) for symbol in graph.symbols],
-            outputs=list(graph.output_names),
-            weights={name: WeightForm.of(weight) for name, weight in graph.weights.items()},
-            modules=[ModuleForm.of(module) for module in graph.modules.values()],
+            **cls.of_graph(graph),
             calls=[CallForm.of(call) for call in plan.calls.values()],
             events=[list(event) for event in plan.events],
             aliases=plan.aliases,
         )
+        if variants:
+            fields["variants"] = variants
+        return cls.model_construct(**fields)
 
     def json_object(self) -> dict[str, Any]:
         return self.model_dump(by_alias=True, exclude_unset=True, warnings="error")
 
     def graph(self) -> g.Graph:
-        return g.Graph(
-            name=self.name,
-            modules={form.key: form.module() for form in self.modules},
-            weights={name: form.weight() for name, form in self.weights.items()},
-            symbols=tuple(form.symbol() for form in self.symbols),
-            output_names=tuple(self.outputs),
-            config=self.config,
-        )
+        return self.graph_named(self.name, tuple(form.graph_named(self.name) for form in self.variants))

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torchport.capture.fields import is_number
+from torchport.capture.origin import Origin, constructors_noted, remember
 from torchport.capture.source import definition, user_line
 from torchport.errors import CaptureError, SpecError, TorchportError
 
@@ -35,9 +37,14 @@ class Subject(NamedTuple):
 
 def load_spec(spec: str) -> Subject:
     function = load_callable(spec)
-    with _users_errors(spec, "call it yourself in Python until it returns (model, args)"):
+    errors = _users_errors(spec, "call it yourself in Python until it returns (model, args)")
+    with errors, constructors_noted() as noted:
         result = function()
-    return _subject(result, spec, definition(function))
+    subject = _subject(result, spec, definition(function))
+    takes_sizes = any(is_number(p.default) for p in _parameters(function))
+    arguments = noted.get(id(subject.model))
+    remember(subject.model, Origin(function if takes_sizes else None, arguments))
+    return subject
 
 
 def load_callable(spec: str) -> Callable[[], Any]:
@@ -197,13 +204,18 @@ def _callable(module: ModuleType, name: str, spec: str) -> Callable[..., Any]:
 
 def _required(function: Callable[..., Any]) -> list[str]:
     """The parameters that a function cannot be called without."""
+    return [
+        p.name
+        for p in _parameters(function)
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
-        parameters = inspect.signature(function).parameters.values()
+        return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return []
-    return [
-        p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
 
 
 def _subject(result: Any, spec: str, where: str | None) -> Subject:

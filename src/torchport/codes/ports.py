@@ -51,6 +51,13 @@ PORTS: dict[str, Explanation] = {
         "A configuration is YAML with settings that are known, each of its own type.",
         "Mend the setting named; docs/marble.md lists all of them.",
     ),
+    "TP0109": Explanation(
+        "a hint fits nothing",
+        "A hint names a size by its value or by the weight axes that it is. No number of the generated code has that "
+        "value without another reason for its name, and no weight has that axis.",
+        "See `torchport codegen --analyze-only`, which lists each name with its reason; mend the value or the place, "
+        "or remove the hint.",
+    ),
     # Capture
     "TP0201": Explanation(
         "the model fails its own forward",

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torchport.errors import WeightsError
 from torchport.parity import dtypes
 from torchport.parity.metrics import Form
 from torchport.trace import safetensors_layout as layout
+from torchport.trace.plan import output_key, returned_key
 
 _ZIP, _PICKLE, _LFS = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
 _AS_SAFETENSORS = (
@@ -106,7 +108,15 @@ def _safetensors(path: Path) -> Contents:
             raise unreadable(path, f"has {name} in {one['dtype']}, which torchport cannot compare")
         form = Form(dtype, tuple(one["shape"]))
         tensors[name] = InFile(form, file, start + one["data_offsets"][0])
-    return Contents(tensors, _aliases(metadata, path), file=file)
+    aliases = _aliases(metadata, path)
+    return Contents(tensors, aliases | _returned(metadata.get("root"), {*tensors, *aliases}), file=file)
+
+
+def _returned(root: str | None, names: set[str]) -> dict[str, str]:
+    """In a trace that does not have what the program gave in the end, that is what the model gave."""
+    pairs = ((returned_key(root, index), output_key(root, index)) for index in count()) if root else ()
+    there = takewhile(lambda pair: pair[1] in names, pairs)
+    return {given: known for given, known in there if given not in names}
 
 
 def _aliases(metadata: dict[str, str], path: Path) -> dict[str, str]:

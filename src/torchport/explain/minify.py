@@ -61,6 +61,15 @@ def _must_be_plain(suspect: Suspect, culprit: Divergence) -> None:
 
 def nothing_to_reduce(report: Report, files: RunFolder) -> ReportError:
     """The error on a run without a layer that fails by itself, and what to do instead."""
+    culprit = report.first_divergence
+    if culprit is not None and culprit.kind != "chained":
+        # What the program does behind the model, or calls that are too many: no operation of the model is at fault.
+        return ReportError(
+            "TP0343",
+            f"{culprit.place}: {culprit.what}: {culprit.reason}; there is no operation to reduce",
+            where=culprit.source,
+            fix="Look at what was edited: `torchport report` on this folder shows it.",
+        )
     fixes = {
         "pass": "Nothing fails in this run; there is nothing to do.",
         "fail": "Look at the report: `torchport report` on this folder says what drifts.",

@@ -4,63 +4,33 @@ In lock-step every call works on golden inputs, so what is wrong with a value is
 code that computed it. An output was computed by the call itself. An input that is nobody's output
 was computed by the calling (parent) call between its calls, and counts as the parent's own error.
 The culprit is the first wrong value in the order of execution: entering a call shows its inputs,
-leaving it shows its operations and outputs.
+leaving it shows its operations and outputs. What the program gives in the end comes last: it is compared with the
+model's outputs once more, as something may be done to them behind the model.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
 
-import torch
-
-from torchport.parity import dtypes
+from torchport.parity.calls import ExtraCall, extra_calls
 from torchport.parity.finding import (
     Finding,
-    elements_of,
     failure_of,
-    lacks_truth_of,
-    missing,
-    proves_little,
+    too_many,
     vacuous,
     worst,
 )
-from torchport.parity.judge import judge_by
-from torchport.parity.metrics import Metrics
+from torchport.parity.measuring import Again, Measuring, Traces, output_name
 from torchport.parity.operations import operations_by_call
 from torchport.parity.picture import Picture, draw
-from torchport.parity.result import Divergence, Layer, Measured, Parity
-from torchport.parity.rulebook import NOISE_FLOOR, Choice, Judged, RuleBook
-from torchport.parity.tolerance import NoiseFloor
-from torchport.trace.plan import Call, Event, checked_events
+from torchport.parity.result import Divergence, Layer, Measured, Parity, Program
+from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
+from torchport.trace.plan import Call, Event, checked_events, input_key, output_key
 from torchport.trace.reading import Trace
-from torchport.trace.residual import residual
 
 USUAL = "tolerances of assert_close (no float64 truth)"
-
-
-Values = Mapping[str, torch.Tensor]
-
-
-class Again(NamedTuple):
-    """What the reference computes when it is run again in other ways, by key. Each may lack any value."""
-
-    coarser: Values = MappingProxyType({})
-    """In the candidate's arithmetic, from golden inputs."""
-    ends: Values = MappingProxyType({})
-    """The outputs of the whole model in float64."""
-    coarser_ends: Values = MappingProxyType({})
-    """The outputs of the whole model in the candidate's arithmetic."""
-
-
-class _Traces(NamedTuple):
-    golden: Trace
-    own_golden: Trace
-    truth: Trace | None
-    lockstep: Trace
-    chained: Trace
 
 
 def compare_traces(
@@ -92,7 +62,7 @@ def compare_traces(
         def opened(trace: Path | Trace) -> Trace:
             return stack.enter_context(Trace(trace)) if isinstance(trace, Path) else trace
 
-        traces = _Traces(
+        traces = Traces(
             golden=opened(golden),
             own_golden=opened(golden if own_golden is None else own_golden),
             truth=None if truth is None else opened(truth),
@@ -107,7 +77,7 @@ def compare_traces(
 class _Comparison:
     def __init__(
         self,
-        traces: _Traces,
+        traces: Traces,
         calls: Sequence[Call],
         rules: RuleBook,
         judged: Callable[[Layer], None] | None,
@@ -115,16 +85,17 @@ class _Comparison:
         again: Again,
         pictures: bool,
     ) -> None:
-        self.traces, self.judged, self.again, self.pictures = traces, judged, again, pictures
+        self.traces, self.judged, self.pictures = traces, judged, pictures
+        self.measuring = Measuring(traces, rules, again)
         self.calls = {call.name: call for call in calls}
         self.rules = rules
         self.own: dict[str, list[Finding]] = defaultdict(list)
         self.chained: dict[str, list[Finding]] = {}
         self.layers: dict[str, Layer] = {}
         self.culprit: tuple[str, Finding] | None = None
-        self.of_golden: dict[tuple[str, float | None, float | None], Metrics] = {}
-        """What was measured of the values of a call that are golden tensors themselves, by key and tolerances."""
         self.nodes = operations_by_call(traces.own_golden, traces.lockstep, calls, operations)
+        self.roots = [call for call in calls if call.parent is None]
+        self.extra = self._extra_calls()
 
     def run(self, events: Iterable[Event]) -> Parity:
         for kind, name in checked_events(events, self.calls):
@@ -132,13 +103,10 @@ class _Comparison:
                 self._enter(self.calls[name])
             else:
                 self._leave(self.calls[name])
-        outputs = [
-            finding
-            for call in self.calls.values()
-            if call.parent is None
-            for finding in self.chained[call.name]
-        ]
-        divergence = self._divergence(outputs)
+            self._come_to(lambda extra, at=(kind, name): extra.after == at)  # type: ignore[misc]
+        own_returned, chained_returned = self._program()
+        outputs = [finding for call in self.roots for finding in self.chained[call.name]]
+        divergence = self._divergence(outputs, own_returned, chained_returned)
         compared = sum(finding.is_evidence for found in self.own.values() for finding in found)
         proven = compared > 0 and any(finding.is_evidence for finding in outputs)
         without_truth = sum(finding.lacks_truth for found in self.own.values() for finding in found)
@@ -147,7 +115,8 @@ class _Comparison:
             rule=USUAL if without_truth and without_truth == compared else self.rules.name,
             layers=tuple(self.layers[name] for name in self.calls),
             first_divergence=divergence,
-            outputs=worst(outputs),
+            outputs=worst(chained_returned or outputs),
+            program=self._as_program(own_returned, chained_returned),
             compared=compared,
             without_truth=without_truth,
             proves_little=tuple(name for name in self.calls if any(f.proves_little for f in self.own[name])),
@@ -160,7 +129,7 @@ class _Comparison:
             self._found(owner, Finding(call.name, "call", False, reason, None, key))
         reached = any(key in self.traces.lockstep for key in call.outputs)
         for index, key in enumerate(call.inputs):
-            finding = self._measure_own(call, f"input {index} of {call.name}", key)
+            finding = self.measuring.own(call, f"input {index} of {call.name}", key)
             if finding is None:
                 continue
             if call.parent is None:
@@ -190,19 +159,43 @@ class _Comparison:
                 return one.name
         return call.parent
 
+    def _extra_calls(self) -> list[ExtraCall]:
+        """The calls that only the port makes, in either run."""
+        if not self.roots:
+            return []
+        golden, root = self.traces.golden, self.roots[0].name
+
+        def is_known(name: str) -> bool:
+            return golden.has(output_key(name, 0)) or golden.has(input_key(name, 0))
+
+        found: dict[str, ExtraCall] = {}
+        for trace in (self.traces.lockstep, self.traces.chained):
+            for extra in extra_calls(trace.events or (), self.calls, root, is_known):
+                found.setdefault(extra.name, extra)
+        return list(found.values())
+
+    def _come_to(self, is_here: Callable[[ExtraCall], bool]) -> None:
+        """Blames the calls that are too many here on the calls that make them, unless these have been judged."""
+        for extra in [one for one in self.extra if is_here(one) and one.owner not in self.layers]:
+            self.extra.remove(extra)
+            owner = self.calls[extra.owner]
+            self._found(owner.name, too_many(owner, extra.name, extra.reason(self.calls)))
+
     def _leave(self, call: Call) -> None:
+        self._come_to(lambda extra: extra.owner == call.name)
         for key in self.nodes.get(call.name, ()):
             operation = key.removeprefix(f"{call.name}/")
-            self._found(call.name, self._measure_own(call, f"operation {operation}", key))
+            self._found(call.name, self.measuring.own(call, f"operation {operation}", key))
         for index, key in enumerate(call.outputs):
-            self._found(call.name, self._measure_own(call, _output(call, index), key))
+            self._found(call.name, self.measuring.own(call, output_name(call, index), key))
         found = self.own[call.name]
         if found and all(finding.passed and not finding.is_evidence for finding in found):
             self._found(call.name, vacuous(found[0]))
         self.chained[call.name] = [
-            self._measure_chained(call, _output(call, index), key) for index, key in enumerate(call.outputs)
+            self.measuring.chained(call, output_name(call, index), key)
+            for index, key in enumerate(call.outputs)
         ]
-        self.of_golden.clear()
+        self.measuring.forget_call()
         self.layers[call.name] = layer = self._layer(call)
         if self.judged is not None:
             self.judged(layer)
@@ -214,64 +207,30 @@ class _Comparison:
         if not finding.passed and self.culprit is None:
             self.culprit = (owner, finding)
 
-    def _measure_own(self, call: Call, what: str, key: str) -> Finding | None:
-        """The verdict on a value in lock-step, or None for an input that is another value handed on unchanged."""
-        golden, lockstep = self.traces.own_golden, self.traces.lockstep
-        stored = golden.resolve(key)
-        if key not in lockstep:
-            golden.get(key)
-            handed_on = stored != key and key not in call.outputs
-            return None if handed_on else missing(call, what, key)
-        truth = self.traces.truth
-        distance = truth.get(stored) if truth is not None and truth.has(stored) else None
-        coarser = self.again.coarser.get(key)
-        pair = golden.get(key), lockstep.get(key)
-        return self._judged(call, what, key, *pair, self.rules.own, distance, coarser)
+    def _program(self) -> tuple[list[Finding], list[Finding]]:
+        """The verdicts on what the program gives in the end, lock-step and chained; none if the runs do not say."""
+        lockstep, chained = self.traces.lockstep, self.traces.chained
+        if len(self.roots) != 1 or (lockstep.returned is None and chained.returned is None):
+            return [], []
+        (root,) = self.roots
+        return self.measuring.returned_own(root), self.measuring.returned_chained(root)
 
-    def _measure_chained(self, call: Call, what: str, key: str) -> Finding:
-        chained = self.traces.chained
-        stored = key if key in chained else self.traces.golden.resolve(key)
-        if stored not in chained:
-            return missing(call, what, key)
-        end = self.again.ends.get(key)
-        golden = self.traces.golden.get(key)
-        distance = None if end is None else residual(golden, end)
-        coarser = self.again.coarser_ends.get(key)
-        pair = golden, chained.get(stored)
-        return self._judged(call, what, key, *pair, self.rules.chained, distance, coarser)
-
-    def _judged(
-        self,
-        call: Call,
-        what: str,
-        key: str,
-        golden: torch.Tensor,
-        candidate: torch.Tensor,
-        choose: Choice,
-        distance: torch.Tensor | None,
-        coarser: torch.Tensor | None,
-    ) -> Finding:
-        rule = choose(Judged(key, dtypes.name_of(golden.dtype), dtypes.name_of(candidate.dtype)))
-        is_golden = golden is candidate
-        known = self.of_golden.get((key, rule.rtol, rule.atol)) if is_golden and distance is None else None
-        metrics, verdict = judge_by(rule, golden, candidate, distance, coarser, known)
-        if is_golden and verdict.passed:
-            self.of_golden[key, rule.rtol, rule.atol] = metrics
-        elements = elements_of(golden, candidate, distance, metrics, verdict)
-        is_somewhere = elements is not None and elements.common
-        reason = f"{verdict.reason}: {elements}" if is_somewhere else verdict.reason
-        measured = Measured(
-            **vars(metrics),
-            key=key,
-            passed=verdict.passed,
-            rule=verdict.rule,
-            ratio=verdict.ratio,
-            reason=reason,
-            elements=elements,
+    def _as_program(self, own: list[Finding], chained: list[Finding]) -> Program | None:
+        if not (own or chained):
+            return None
+        failed = next((finding for finding in (*own, *chained) if not finding.passed), None)
+        return Program(
+            passed=failed is None,
+            own=worst(own),
+            chained=worst(chained),
+            reason=None if failed is None else f"{failed.what}: {failed.reason}",
+            source=self._handed_over_at(),
         )
-        by_noise = isinstance(rule, NoiseFloor)
-        lacks_truth, little = by_noise and lacks_truth_of(metrics), by_noise and proves_little(metrics)
-        return Finding(call.name, what, verdict.passed, reason, measured, key, lacks_truth, little)
+
+    def _handed_over_at(self) -> str | None:
+        """The place in the program that hands its outputs over, if a run says so."""
+        said = (trace.returned for trace in (self.traces.lockstep, self.traces.chained))
+        return next((one.at for one in said if one is not None), None)
 
     def _layer(self, call: Call) -> Layer:
         found, chained = self.own[call.name], self.chained[call.name]
@@ -306,25 +265,33 @@ class _Comparison:
             return "returns no tensor"
         return f"returns {self.traces.own_golden.resolve(call.outputs[0])} as it is"
 
-    def _divergence(self, outputs: list[Finding]) -> Divergence | None:
+    def _divergence(
+        self, outputs: list[Finding], own_returned: list[Finding], chained_returned: list[Finding]
+    ) -> Divergence | None:
         if self.culprit is not None:
             owner, finding = self.culprit
             return self._diverged(owner, finding, "own")
-        if all(finding.passed for finding in outputs):
-            return None
-        # Every layer is right by itself, so the one to name is the first at which the drift is too large.
-        for found in self.chained.values():
-            for finding in found:
-                if not finding.passed:
-                    return self._diverged(finding.call, finding, "chained")
-        raise AssertionError("an output failed, so some chained value did")
+        for finding in own_returned:
+            if not finding.passed:
+                return self._diverged(finding.call, finding, "returned")
+        if not all(finding.passed for finding in outputs):
+            # Every layer is right by itself, so the one to name is the first at which the drift is too large.
+            drifted = (finding for found in self.chained.values() for finding in found if not finding.passed)
+            finding = next(drifted)
+            return self._diverged(finding.call, finding, "chained")
+        for finding in chained_returned:
+            if not finding.passed:
+                return self._diverged(finding.call, finding, "returned")
+        return None
 
-    def _diverged(self, owner: str, finding: Finding, kind: Literal["own", "chained"]) -> Divergence:
+    def _diverged(
+        self, owner: str, finding: Finding, kind: Literal["own", "chained", "returned"]
+    ) -> Divergence:
         layer = self.calls[owner]
         return Divergence(
             layer=layer.name,
             type=layer.type,
-            source=layer.source,
+            source=self._handed_over_at() if kind == "returned" else layer.source,
             call=finding.call,
             what=finding.what,
             kind=kind,
@@ -332,7 +299,3 @@ class _Comparison:
             metrics=finding.measured,
             key=finding.key,
         )
-
-
-def _output(call: Call, index: int) -> str:
-    return "output" if len(call.outputs) == 1 else f"output {index}"

@@ -24,7 +24,8 @@ class Finding(NamedTuple):
     passed: bool
     reason: str | None
     measured: Measured | None
-    key: str
+    key: str | None
+    """None if what is wrong is no value: a call that is too many, for instance."""
     lacks_truth: bool = False
     """Whether the rule asked for the truth of the value, and it is not known."""
     proves_little: bool = False
@@ -67,9 +68,15 @@ def missing(call: Call, what: str, key: str) -> Finding:
     return Finding(call.name, what, False, f"the port computed no value for {key}", None, key)
 
 
+def too_many(call: Call, name: str, reason: str) -> Finding:
+    return Finding(call.name, f"call {name}", False, reason, None, None)
+
+
 def failure_of(finding: Finding) -> Failure:
     is_missing = finding.measured is None
-    return Failure(key=finding.key, what=finding.what, reason=finding.reason or "", is_missing=is_missing)
+    return Failure(
+        key=finding.key or finding.call, what=finding.what, reason=finding.reason or "", is_missing=is_missing
+    )
 
 
 def vacuous(finding: Finding) -> Finding:

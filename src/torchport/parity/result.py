@@ -89,6 +89,22 @@ class Suggestion(BaseModel):
     node: str | None = None
 
 
+class Program(BaseModel):
+    """What a program gives in the end, behind the check of the model itself: what its users get."""
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
+
+    passed: bool
+    own: Measured | None
+    """The worst of its outputs if the model's golden outputs are handed to what comes behind the model."""
+    chained: Measured | None
+    """The worst of its outputs as users will see them."""
+    reason: str | None = None
+    """Why they are wrong."""
+    source: str | None = None
+    """The place in the program that hands the outputs over, if the run says so."""
+
+
 class Divergence(BaseModel):
     """The culprit: the first call, in the order of execution, whose own error is out of bounds."""
 
@@ -100,8 +116,9 @@ class Divergence(BaseModel):
     call: str
     """The call at which the error showed: the layer itself, or the call that was handed a wrong input."""
     what: str
-    kind: Literal["own", "chained"]
-    """`chained` if every layer is right by itself and the errors add up to too much."""
+    kind: Literal["own", "chained", "returned"]
+    """`chained` if every layer is right by itself and the errors add up to too much; `returned` if the model is right
+    and the program gives something else: what is wrong is done behind the check of `layer`, the model itself."""
     reason: str
     metrics: Measured | None
     """None if the port computed no such value."""
@@ -114,6 +131,11 @@ class Divergence(BaseModel):
     snippet: str | None = None
     """The folder with the culprit's tensors and the scripts that draw them and run it alone."""
 
+    @property
+    def place(self) -> str:
+        """What to call the place of the error: the layer, or what the program does behind it."""
+        return f"the program behind {self.layer}" if self.kind == "returned" else self.layer
+
 
 class Parity(BaseModel):
     """The verdict on a pair of runs of a port, lock-step and chained."""
@@ -125,7 +147,9 @@ class Parity(BaseModel):
     layers: tuple[Layer, ...]
     first_divergence: Divergence | None
     outputs: Measured | None
-    """The worst of the model's outputs, chained: the error that users will see."""
+    """The worst of the program's outputs, chained: the error that users will see."""
+    program: Program | None = None
+    """What the program gives in the end; None if the run does not say."""
     compared: int
     """The number of values that were compared in lock-step, without empty ones."""
     without_truth: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,7 @@ def codegen(
     return {
         "model": code.model,
         "config": code.config,
+        "names": [asdict(name) for name in code.names],
         "converted": sorted(operations - unsupported),
         "unsupported": sorted(unsupported),
         "todos": [todo.model_dump() for todo in todos],

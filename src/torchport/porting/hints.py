@@ -23,15 +23,20 @@ def _identifier(name: str) -> str:
 
 Name = Annotated[str, AfterValidator(_identifier)]
 Size = Annotated[int | float, Field(gt=0, allow_inf_nan=False)]
+Place = Annotated[str, Field(pattern=r"^\S+\[\d+\]$")]
+Places = Annotated[list[Place], Field(min_length=1)]
 Axis = Annotated[int, Field(ge=0)]
 
 
 class Hints(BaseModel):
-    """`{"dims": {"hidden_size": 1024}, "dynamic": {"input_ids": [0, 1]}}`, both of them optional."""
+    """`{"dims": {"hidden_size": 1024}, "dynamic": {"input_ids": [0, 1]}}`, both of them optional.
+
+    Instead of its value, a size may have a list of the weight axes that it is: `["encoder.fc.weight[0]"]`.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    dims: dict[Name, Size] = {}
+    dims: dict[Name, Size | Places] = {}
     dynamic: dict[str, list[Axis]] = {}
 
 

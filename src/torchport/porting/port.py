@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,7 @@ class Port(Converted):
     ) -> Report:
         """Runs the port and compares every layer with what PyTorch computed.
 
+        If `model` is the same model made with other sizes, the port runs with these in its config, and its weights.
         If a layer diverges, `explain` looks for the operation and the cause, and keeps the layer's tensors with
         scripts that draw them and run it alone.
         """
@@ -88,7 +89,12 @@ class Port(Converted):
         given = (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
         steps = self._steps(without="capture")
         with steps.step("capture", "recording the model on other inputs"):
-            files = recording.record_again(self.model, self.files, self.target, given, kwargs or {})
+            subject = (self.model, self.files, self.target)
+            resized = recording.record_resized(*subject, self.artifact, given, kwargs or {})
+            if resized is not None:
+                files, artifact = resized
+                return replace(self, artifact=artifact)._proven(files, rules, steps, explain)
+            files = recording.record_again(*subject, given, kwargs or {})
         return self._proven(files, rules, steps, explain)
 
     def minify(self) -> Minified:
@@ -146,6 +152,7 @@ def port(
             name=name,
             dynamic=dynamic,
             ops=given.records_operations,
+            variants=given.names_sizes,
             decompose=lambda op: not chosen.supports(op),
         )
     if capture.export_error is not None:

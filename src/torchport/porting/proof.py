@@ -60,7 +60,8 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
         files=_places(files),
         stopped=None if stopped is None else stopped.message,
     )
-    beside = {"notes": (*report.notes, *_notes(files)), "control_flow": _control_flow(files)}
+    notes = (*report.notes, *_notes_on_the_program(report), *_notes(files))
+    beside = {"notes": notes, "control_flow": _control_flow(files)}
     return written(report.model_copy(update=beside), files)
 
 
@@ -147,6 +148,13 @@ def _notes(files: RunFolder) -> tuple[str, ...]:
         *_notes_on_what_is_unknown(manifest),
         *dict.fromkeys(_notes_on_loops(graph)),
     )
+
+
+def _notes_on_the_program(report: Report) -> tuple[str, ...]:
+    """A target may leave unsaid what its artifact gives in the end."""
+    if report.program is not None or report.stopped is not None:
+        return ()
+    return ("the port does not say what it gives in the end: only what its model computes is proven",)
 
 
 def _notes_on_state(files: RunFolder) -> tuple[str, ...]:

@@ -15,11 +15,12 @@ import torch
 from torchport.capture.graph import Dim, Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
+from torchport.capture.rebuild import sizes_of
 from torchport.capture.recorder import Capture, record, record_graph
 from torchport.capture.weights import FileWeights
 from torchport.errors import CaptureError, RunError, TraceError, UsageError, WeightsError
 from torchport.runs.folder import RunFolder
-from torchport.targets.base import Target
+from torchport.targets.base import Artifact, Resizable, Target
 from torchport.trace.plan import Plan
 from torchport.trace.reading import Trace
 
@@ -62,6 +63,37 @@ def record_again(
     return others
 
 
+def record_resized(
+    model: torch.nn.Module | None,
+    files: RunFolder,
+    target: Target,
+    artifact: Artifact,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> tuple[RunFolder, Artifact] | None:
+    """A recording of the same model at other sizes, and the artifact with these; None if the sizes are the same."""
+    sizes = {} if model is None else sizes_of(model)
+    if model is None or not sizes or not isinstance(artifact, Resizable):
+        return None
+    known = read_manifest(files.manifest)[0].config
+    if all(known.get(name, value) == value for name, value in sizes.items()):
+        return None
+    again = record(
+        model,
+        args,
+        kwargs,
+        name=files.name,
+        variants=False,
+        decompose=lambda op: not target.supports(op),
+    )
+    resized = artifact.resized(sizes, again.graph, again.weights)
+    if resized is None:
+        return None
+    others = files.on_other_inputs()
+    again.save(others.captures, others.recording)
+    return others, resized
+
+
 def _watched_again(
     model: torch.nn.Module,
     name: str,
@@ -71,7 +103,9 @@ def _watched_again(
     kwargs: Mapping[str, Any],
 ) -> Capture:
     """A recording of a model that export cannot follow: it must make the same calls."""
-    again = record(model, args, kwargs, name=name, decompose=lambda op: not target.supports(op))
+    again = record(
+        model, args, kwargs, name=name, variants=False, decompose=lambda op: not target.supports(op)
+    )
     if again.plan.events != make_plan(graph).events:
         raise CaptureError(
             "TP0208", "on these inputs the model calls other layers than those that were recorded"

@@ -50,7 +50,7 @@ def _culprit(report: Report) -> list[Annotation]:
     if divergence is None:
         return []
     message = "\n".join(f"{label}: {fact}" for label, fact in phrases.facts(report))
-    return [("error", place_of_culprit(report), f"{report.model}: {divergence.layer} diverges", message)]
+    return [("error", place_of_culprit(report), f"{report.model}: {divergence.place} diverges", message)]
 
 
 def _victims(report: Report) -> list[Annotation]:

@@ -52,7 +52,8 @@ def _culprit(report: Report) -> str:
     lines += [f"- **suggestion**: {plain(fact)}" for fact in hypotheses[:SUGGESTIONS]]
     if more := left_out(len(hypotheses) - SUGGESTIONS, "suggestions"):
         lines.append(f"- {more}")
-    heading = f"### Culprit: {code(divergence.layer)} ({code(divergence.type)})"
+    behind = "the program behind " if divergence.kind == "returned" else ""
+    heading = f"### Culprit: {behind}{code(divergence.layer)} ({code(divergence.type)})"
     return "\n".join([heading, "", *lines])
 
 

@@ -46,7 +46,7 @@ def _verdict(report: Report) -> str:
 def _culprit(divergence: Divergence) -> str:
     operation = divergence.operation
     lines = [
-        f"Culprit: <b>{escape(divergence.layer)}</b> ({escape(divergence.type)})",
+        f"Culprit: <b>{escape(divergence.place)}</b> ({escape(divergence.type)})",
         escape(phrases.culprit(divergence)),
     ]
     if operation is not None:

@@ -28,6 +28,9 @@ def headline(report: Report) -> str:
         return f"{ported}: {diverge}{rule}"
     if report.status == "error" and report.stopped is not None:
         return f"{ported}: {' '.join(report.stopped.split())}"
+    if report.first_divergence is not None and report.first_divergence.kind == "returned":
+        behind = report.first_divergence.layer
+        return f"{ported}: every layer agrees, but the program gives something else than {behind}{rule}"
     if report.first_divergence is not None:
         return f"{ported}: every layer agrees, but the outputs drift too far{rule}"
     if report.todos:
@@ -49,7 +52,10 @@ def facts(report: Report) -> list[tuple[str, str]]:
     known = [("what", culprit(divergence))]
     if report.stopped is not None:
         known.append(("stopped", " ".join(report.stopped.split())))
-    if divergence.kind == "own":
+    if divergence.kind == "returned":
+        known.append(("where", behind(divergence)))
+        chained = None if report.program is None else report.program.chained
+    if divergence.kind in ("own", "returned"):
         known.append(("own error", error(divergence.metrics)))
     known += [("chained", error(chained)), ("source", divergence.source or "unknown")]
     if divergence.operation is not None:
@@ -60,6 +66,11 @@ def facts(report: Report) -> list[tuple[str, str]]:
     if divergence.snippet is not None:
         known.append(("snippet", divergence.snippet))
     return known
+
+
+def behind(divergence: Divergence) -> str:
+    """Where to look if the model is right and what its program gives is not."""
+    return f"behind the model: what {divergence.layer} gives is right, and what the program hands over is not"
 
 
 def _arithmetic(report: Report, divergence: Divergence) -> str | None:

@@ -78,7 +78,7 @@ def _culprit(report: Report) -> list[Object]:
     if divergence is None:
         return []
     known = [f"{label}: {fact}" for label, fact in phrases.facts(report)]
-    message = "\n".join([f"{divergence.layer} diverges", *known, *divergence.edits])
+    message = "\n".join([f"{divergence.place} diverges", *known, *divergence.edits])
     layer, place = divergence.layer, place_of_culprit(report)
     result = _result(report, DIVERGES, "error", layer, place, message)
     operation = place_of(divergence.operation.source) if divergence.operation else None

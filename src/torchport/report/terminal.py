@@ -67,7 +67,7 @@ def _culprit(report: Report, console: Console) -> None:
     if divergence is None:
         return
     table = Table.grid(padding=(0, 2, 0, 0))
-    name = Text.assemble((divergence.layer, "bold red"), f"  {divergence.type}")
+    name = Text.assemble((divergence.place, "bold red"), f"  {divergence.type}")
     table.add_row(Text("Culprit", style="bold"), name)
     for label, fact in phrases.facts(report):
         table.add_row(f"  {label}", Text(fact, overflow="fold"))

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_valid
 from torchport.errors import CODES, ConvertError, ParityError, UsageError
 from torchport.events import STEPS
 from torchport.files import write_atomically
-from torchport.parity.result import Divergence, Layer, Measured, Parity
+from torchport.parity.result import Divergence, Layer, Measured, Parity, Program
 from torchport.runs.control_flow import ControlFlowSummary
 from torchport.targets.base import Todo
 
@@ -37,6 +37,8 @@ class Report(BaseModel):
     first_divergence: Divergence | None = None
     todos: tuple[Todo, ...] = ()
     outputs: Measured | None = None
+    program: Program | None = None
+    """What the program gives in the end; None if the run does not say, as one of an earlier version."""
     compared: int = 0
     stopped: str | None = None
     """What the port said when it stopped before its end."""
@@ -86,6 +88,7 @@ class Report(BaseModel):
             first_divergence=parity.first_divergence,
             todos=todos,
             outputs=parity.outputs,
+            program=parity.program,
             compared=parity.compared,
             notes=_notes(parity),
             stopped=stopped,
@@ -121,7 +124,7 @@ class Report(BaseModel):
             return
         if self.first_divergence is not None:
             culprit = self.first_divergence
-            message = f"{self.model}: {culprit.layer} diverges: {culprit.what}: {culprit.reason}"
+            message = f"{self.model}: {culprit.place} diverges: {culprit.what}: {culprit.reason}"
             raise ParityError("TP0701", message, where=culprit.source)
         if self.todos:
             operations = ", ".join(sorted({todo.op for todo in self.todos}))
@@ -175,4 +178,8 @@ def _notes(parity: Parity) -> tuple[str, ...]:
         notes.append(
             f"eager PyTorch itself loses more than half of the digits in {some}: there a pass proves little"
         )
+    program, culprit = parity.program, parity.first_divergence
+    if program is not None and not program.passed and (culprit is None or culprit.kind == "own"):
+        at = "" if program.source is None else f" ({program.source})"
+        notes.append(f"what is done behind the model{at} is wrong, too: {program.reason}")
     return tuple(notes)

@@ -15,7 +15,8 @@ from torch import Tensor
 from torchport.arithmetic.classes import EAGER, FLOAT32, Arithmetic
 from torchport.arithmetic.naming import name_arithmetic
 from torchport.events import LayerJudged, Steps
-from torchport.parity.compare import Again, compare_traces
+from torchport.parity.compare import compare_traces
+from torchport.parity.measuring import Again
 from torchport.parity.result import Layer, Parity
 from torchport.parity.rulebook import RuleBook
 from torchport.runs.folder import RunFolder

@@ -54,6 +54,11 @@ class Options(BaseModel):
         """Whether the recording must hold the value of every operation, beside those of the calls."""
         return False
 
+    @property
+    def names_sizes(self) -> bool:
+        """Whether the artifact is for all sizes of the model, so that the capture must show what follows from which."""
+        return False
+
     def watching_operations(self) -> Self:
         """The same options for an artifact that shows the value of every operation."""
         return self
@@ -144,11 +149,26 @@ class Artifact(Protocol):
         ...
 
     def run(self, golden: Path, mode: Mode, record: Path) -> Stopped | None:
-        """Runs along a golden trace and leaves what it computes in the trace `record`, also if it stops early."""
+        """Runs along a golden trace and leaves what it computes in the trace `record`, also if it stops early.
+
+        The metadata of the trace has `events`, the calls as they began and ended, and what the artifact gives in the
+        end is there as well, under `returned_key`: `Follower.returned` writes it.
+        """
         ...
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
         """Writes what others need to see it fail: an output may be as far from the golden one as its limit."""
+        ...
+
+
+@runtime_checkable
+class Resizable(Protocol):
+    """An artifact that is the model at other sizes, too."""
+
+    def resized(
+        self, sizes: Mapping[str, Any], graph: Graph, weights: Mapping[str, torch.Tensor]
+    ) -> Artifact | None:
+        """The same code with other sizes and other weights; None if no size that it reads is another."""
         ...
 
 
@@ -221,9 +241,21 @@ class WritesCode(Protocol):
 
 
 @dataclass(frozen=True)
+class NamedNumber:
+    """A number that generated code has a name for, and why."""
+
+    expression: str
+    value: int | float
+    layer: str
+    role: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
 class WrittenCode:
     """What became of a graph as code: the name of the model in it, its config, and what is still to be done."""
 
     model: str
-    config: dict[str, int | float]
+    config: dict[str, int | float | list[int | float]]
     todos: tuple[Todo, ...] = field(default=())
+    names: tuple[NamedNumber, ...] = ()

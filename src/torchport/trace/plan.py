@@ -5,6 +5,7 @@ A model that was captured and one that was only watched by hooks have the same p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -56,6 +57,23 @@ def input_key(call: str, index: int) -> str:
 def output_key(call: str, index: int) -> str:
     """The key of the tensor that a call gives at a position."""
     return call if index == 0 else f"{call}:{index}"
+
+
+def returned_key(root: str, index: int) -> str:
+    """The key of a tensor that a program gives in the end, whatever it does with what the root's call gave."""
+    return f"{root}>{index}"
+
+
+def is_returned_key(key: str) -> bool:
+    return ">" in key
+
+
+def call_of(key: str) -> str:
+    """The name of the call whose input or output has this key."""
+    return _PLACE.sub("", key)
+
+
+_PLACE = re.compile(r"[<:>]\d+$")
 
 
 def operation_key(call: str, node: str) -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -13,6 +13,13 @@ from torchport.errors import TraceError
 
 _MAPPED_BYTES = 2**26
 """What is read of a file before it is opened anew, because its pages stay in memory as long as it is open."""
+
+
+class Returned(NamedTuple):
+    """What a program gave in the end: how many tensors, and the place in its source that hands them over."""
+
+    number: int
+    at: str | None
 
 
 class Trace:
@@ -25,8 +32,12 @@ class Trace:
         metadata: dict[str, str] = self._file.metadata() or {}
         self.root = metadata.get("root")
         self.aliases = _aliases(metadata, path)
-        self.begun = _begun(metadata, path)
-        """The calls that were made and have inputs; None if the run does not say."""
+        self.events = _events(metadata, path)
+        """The calls as they began and ended in the run; None if it does not say."""
+        self.begun = _begun(metadata, path, self.events)
+        """The calls that were made, at least those that have inputs; None if the run does not say."""
+        self.returned = _returned(metadata, path)
+        """What the program gave in the end; None if it did not come to its end, or does not say."""
         self._keys = frozenset(self._file.keys())
 
     def __enter__(self) -> Self:
@@ -89,7 +100,7 @@ class HeldTrace(Trace):
         aliases: Mapping[str, str] | None = None,
     ) -> None:
         self.path = Path(name)
-        self.root, self.begun = root, None
+        self.root, self.events, self.begun, self.returned = root, None, None, None
         self.aliases = dict(aliases or {})
         self._values = values
         self._keys = frozenset(values)
@@ -118,6 +129,13 @@ def in_a_row(tensor: torch.Tensor) -> torch.Tensor:
     return plain.cpu().resolve_conj().resolve_neg().contiguous()
 
 
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor as a file would hold it."""
+    row = in_a_row(tensor)
+    # What torch calls contiguous may have any stride along an axis of length 1, and then has no view as bytes.
+    return row.as_strided((row.numel(),), (1,)).view(torch.uint8)
+
+
 def _open(path: Path) -> Any:
     try:
         return safe_open(path, framework="pt")
@@ -141,10 +159,34 @@ def _aliases(metadata: dict[str, str], path: Path) -> dict[str, str]:
     return {str(key): str(target) for key, target in aliases.items()}
 
 
-def _begun(metadata: dict[str, str], path: Path) -> frozenset[str] | None:
+def _events(metadata: dict[str, str], path: Path) -> list[tuple[str, str]] | None:
+    if "events" not in metadata:
+        return None
+    try:
+        return [(str(kind), str(name)) for kind, name in json.loads(metadata["events"])]
+    except (ValueError, TypeError) as error:
+        raise TraceError("TP0310", f"{path}: the list of calls cannot be read: {error}") from error
+
+
+def _begun(
+    metadata: dict[str, str], path: Path, events: list[tuple[str, str]] | None
+) -> frozenset[str] | None:
+    """An earlier version wrote no events, but the names of the calls that have inputs."""
+    if events is not None:
+        return frozenset(name for kind, name in events if kind == "enter")
     if "begun" not in metadata:
         return None
     try:
         return frozenset(json.loads(metadata["begun"]))
     except (json.JSONDecodeError, TypeError) as error:
         raise TraceError("TP0310", f"{path}: the list of calls is not JSON: {error}") from error
+
+
+def _returned(metadata: dict[str, str], path: Path) -> Returned | None:
+    if "returned" not in metadata:
+        return None
+    try:
+        said = json.loads(metadata["returned"])
+        return Returned(int(said["number"]), said.get("at"))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise TraceError("TP0310", f"{path}: what the program returned cannot be read: {error}") from error

@@ -13,7 +13,7 @@ import torch
 from torchport.errors import CaptureError, TraceError
 from torchport.files import atomic_write
 from torchport.trace import safetensors_layout as layout
-from torchport.trace.reading import in_a_row
+from torchport.trace.reading import as_bytes
 
 
 def write_tensors(
@@ -46,7 +46,7 @@ def form_in_file(name: str, tensor: torch.Tensor) -> layout.StoredForm:
 
 
 def _write_values(file: BinaryIO, tensor: torch.Tensor, entry: layout.StoredForm) -> None:
-    values = in_a_row(tensor).reshape(-1).view(torch.uint8).numpy()
+    values = as_bytes(tensor).numpy()
     if values.nbytes != entry.nbytes:
         raise ValueError(f"a tensor of {entry.nbytes} bytes had {values.nbytes} when it was written")
     file.write(values.data)

@@ -9,8 +9,10 @@ use super::stats::widen;
 use super::trace::{Trace, SCHEMA};
 use candle::{Device, Tensor};
 use serde::Serialize;
+use serde_json::json;
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -47,8 +49,10 @@ impl Checker {
             trace: trace.clone(),
             mode: Mode::default(),
             recorder: None,
-            begun: BTreeSet::new(),
+            events: Vec::new(),
+            open: Vec::new(),
             completed: HashMap::new(),
+            returned: None,
         };
         Ok(Self {
             trace,
@@ -95,6 +99,19 @@ impl Checker {
         result
     }
 
+    /// Records what the program gives in the end, which may be other than what its root showed: something may be
+    /// done to it behind the root's check. `at` is the place in the source that hands it over.
+    pub fn returned(&self, outputs: &[Tensor], at: &Location) -> Result<(), CheckError> {
+        let mut state = self.state.borrow_mut();
+        for (index, value) in outputs.iter().enumerate() {
+            let key = key::returned(self.trace.root(), index);
+            state.record(&key, value)?;
+        }
+        state.returned =
+            Some(json!({ "number": outputs.len(), "at": format!("{}:{}", at.file(), at.line()) }));
+        Ok(())
+    }
+
     /// Compares one tensor with the golden one of that name. Integers and bools have to be equal. Floating
     /// values are judged by [`Checker::tolerance`] if it was called, and otherwise by the trace's own limit for
     /// `key`; without either, [`CheckError::NoLimit`] says what to do.
@@ -122,10 +139,14 @@ pub(super) struct State {
     trace: Rc<Trace>,
     mode: Mode,
     recorder: Option<Recorder>,
-    /// Calls that were made and have inputs.
-    begun: BTreeSet<String>,
+    /// The calls as they began and ended.
+    events: Vec<(&'static str, String)>,
+    /// The calls that have begun and not ended, the innermost last.
+    open: Vec<String>,
     /// Calls completed, by module path.
     completed: HashMap<String, usize>,
+    /// How many tensors the program gave in the end, and where.
+    returned: Option<serde_json::Value>,
 }
 
 impl State {
@@ -137,7 +158,7 @@ impl State {
     ) -> candle::Result<Tensor> {
         let call = self.call(path);
         let key = key::input(&call, index);
-        self.begun.insert(call);
+        self.begin_call(call);
         Ok(self.follow(&key, value)?.unwrap_or_else(|| value.clone()))
     }
 
@@ -161,7 +182,24 @@ impl State {
         Ok(value)
     }
 
+    /// A call begins with its first input, or at its end if it has none.
+    fn begin_call(&mut self, call: String) {
+        if !self.open.contains(&call) {
+            self.events.push(("enter", call.clone()));
+            self.open.push(call);
+        }
+    }
+
     pub(super) fn end_call(&mut self, path: &str) {
+        let call = self.call(path);
+        self.begin_call(call.clone());
+        while let Some(ended) = self.open.pop() {
+            let is_last = ended == call;
+            self.events.push(("exit", ended));
+            if is_last {
+                break;
+            }
+        }
         *self.completed.entry(path.to_string()).or_default() += 1;
     }
 
@@ -208,12 +246,15 @@ impl State {
         let Some(recorder) = self.recorder.take() else {
             return Ok(());
         };
-        let metadata = serde_json::json!({
+        let mut metadata = json!({
             "schema": SCHEMA,
             "root": self.trace.root(),
             "mode": self.mode,
-            "begun": serde_json::to_string(&self.begun)?,
+            "events": serde_json::to_string(&self.events)?,
         });
+        if let Some(returned) = &self.returned {
+            metadata["returned"] = returned.to_string().into();
+        }
         recorder.finish(metadata)
     }
 }

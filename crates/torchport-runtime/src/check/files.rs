@@ -5,7 +5,7 @@ use candle::safetensors::Load;
 use candle::{Device, Tensor};
 use memmap2::Mmap;
 use safetensors::tensor::{Dtype, TensorView};
-use safetensors::SafeTensors;
+use safetensors::{SafeTensorError, SafeTensors};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,17 @@ pub fn write_tensors<'a, K: AsRef<str> + 'a>(
         .map(|(key, tensor)| (key.as_ref().to_string(), tensor))
         .collect();
     let beside = beside(path, "tmp");
-    safetensors::serialize_to_file(tensors, None, &beside).map_err(CheckError::format(&beside))?;
-    std::fs::rename(&beside, path).map_err(CheckError::io(path))
+    let written = safetensors::serialize_to_file(tensors, None, &beside)
+        .map_err(|error| match error {
+            SafeTensorError::IoError(source) => CheckError::io(path)(source),
+            error => CheckError::format(path)(error),
+        })
+        .and_then(|()| std::fs::rename(&beside, path).map_err(CheckError::io(path)));
+    if written.is_err() {
+        // Nothing to be done if it was never made.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
 }
 
 /// A hidden name in the same folder, so that a rename to `path` stays on one file system.

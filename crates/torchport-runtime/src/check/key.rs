@@ -1,4 +1,5 @@
-//! Names in a trace: `call` and `call:1` are outputs, `call<0` is an input, `call/node` is one operation's value.
+//! Names in a trace: `call` and `call:1` are outputs, `call<0` is an input, `call/node` is one operation's value,
+//! `root>0` is what the program gives in the end.
 
 pub(super) fn input(call: &str, index: usize) -> String {
     format!("{call}<{index}")
@@ -9,6 +10,11 @@ pub(super) fn output(call: &str, index: usize) -> String {
         0 => call.to_string(),
         index => format!("{call}:{index}"),
     }
+}
+
+/// What a program gives in the end, behind the check of its root.
+pub(super) fn returned(root: &str, index: usize) -> String {
+    format!("{root}>{index}")
 }
 
 pub(super) fn node(call: &str, name: &str) -> String {

@@ -33,7 +33,7 @@ pub use compare::Comparison;
 pub use error::CheckError;
 pub use files::{read_tensors, write_tensors};
 pub use probe::{Outputs, Probe};
-pub(crate) use stop::{Stopped, Todo};
+pub(crate) use stop::{panic_message, said, Stopped, Todo};
 
 /// Shows tensors to the checker that is watching, if any.
 ///

@@ -76,7 +76,7 @@ impl Drop for Watch {
     }
 }
 
-/// What a module returns: a tensor, a tuple or a `Vec` of them.
+/// What a module returns: a tensor, a tuple, an array or a `Vec` of them.
 pub trait Outputs: Sized {
     fn map_tensors(self, map: impl FnMut(usize, Tensor) -> Result<Tensor>) -> Result<Self>;
 }
@@ -93,6 +93,15 @@ impl Outputs for Vec<Tensor> {
             .enumerate()
             .map(|(index, value)| map(index, value))
             .collect()
+    }
+}
+
+impl<const N: usize> Outputs for [Tensor; N] {
+    fn map_tensors(self, map: impl FnMut(usize, Tensor) -> Result<Tensor>) -> Result<Self> {
+        let mapped = Vec::from(self).map_tensors(map)?;
+        mapped
+            .try_into()
+            .map_err(|_| candle::Error::Msg("an output is missing".into()))
     }
 }
 

@@ -55,17 +55,15 @@ impl Stopped {
     pub(crate) fn by_error(error: &candle::Error) -> Self {
         Self {
             schema: SCHEMA,
-            message: without_backtrace(error),
+            message: said(error),
             todo: Todo::of(error).cloned(),
         }
     }
 
     pub(crate) fn by_panic(payload: &(dyn Any + Send)) -> Self {
-        let text = payload.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
         Self {
             schema: SCHEMA,
-            message: format!("panicked: {}", text.unwrap_or("with no message")),
+            message: panic_message(payload),
             todo: None,
         }
     }
@@ -101,13 +99,20 @@ fn path_beside(record: &Path) -> PathBuf {
     name.into()
 }
 
+/// What a panic said.
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    format!("panicked: {}", text.unwrap_or("with no message"))
+}
+
 /// The text of an error; with `RUST_BACKTRACE` set, candle's own text has the frames in it.
-fn without_backtrace(error: &candle::Error) -> String {
+pub(crate) fn said(error: &candle::Error) -> String {
     use candle::Error::{Context, WithBacktrace, WithPath};
     match error {
-        WithBacktrace { inner, .. } => without_backtrace(inner),
-        Context { inner, context } => format!("{context}\n{}", without_backtrace(inner)),
-        WithPath { inner, path } => format!("path: {path:?} {}", without_backtrace(inner)),
+        WithBacktrace { inner, .. } => said(inner),
+        Context { inner, context } => format!("{context}\n{}", said(inner)),
+        WithPath { inner, path } => format!("path: {path:?} {}", said(inner)),
         error => error.to_string(),
     }
 }

@@ -46,6 +46,28 @@ pub fn repeat(x: &Tensor, repeats: &[usize]) -> Result<Tensor> {
     copy_strided("repeat", x, &dims, &strides, 0)?.reshape(shape)
 }
 
+/// `x.unfold(dim, size, step)`: windows along `dim`, whose elements become the last dimension.
+pub fn unfold(x: &Tensor, dim: usize, size: usize, step: usize) -> Result<Tensor> {
+    if x.rank() == 0 {
+        return match size {
+            0 | 1 => x.reshape(1)?.narrow(0, 0, size),
+            _ => bail!("unfold: windows of {size} in a tensor without dimensions"),
+        };
+    }
+    let Some(room) = x.dim(dim)?.checked_sub(size).filter(|_| step > 0) else {
+        bail!(
+            "unfold: windows of {size} in steps of {step} over {}",
+            x.dim(dim)?
+        )
+    };
+    let (mut dims, mut strides) = (x.dims().to_vec(), signed_strides(x));
+    dims.push(size);
+    strides.push(strides[dim]);
+    dims[dim] = room / step + 1;
+    strides[dim] *= step as isize;
+    copy_strided("unfold", x, &dims, &strides, 0)
+}
+
 /// `x.expand(shape)`: a view in which dimensions of size one are repeated.
 pub fn expand(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
     x.broadcast_as(shape)

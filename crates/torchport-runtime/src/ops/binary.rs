@@ -45,6 +45,31 @@ number_functions! {
     pow(a, b) => a.powf(b), int_pow(a, b);
 }
 
+/// `a + alpha * b`, rounded once.
+pub fn add_scaled(a: &Tensor, b: &Tensor, alpha: f64) -> Result<Tensor> {
+    let compute = same_dtype("add", a, b)?;
+    let (x, y) = (to_dtype(a, compute)?, to_dtype(b, compute)?);
+    let result = match compute {
+        DType::I64 => {
+            let alpha = alpha as i64;
+            zip(&x, &y, |a: i64, b: i64| {
+                a.wrapping_add(alpha.wrapping_mul(b))
+            })?
+        }
+        DType::F64 => zip(&x, &y, |a: f64, b: f64| b.mul_add(alpha, a))?,
+        _ => {
+            let alpha = alpha as f32;
+            zip(
+                &x,
+                &y,
+                #[inline(always)]
+                |a: f32, b: f32| b.mul_add(alpha, a),
+            )?
+        }
+    };
+    to_dtype(&result, a.dtype())
+}
+
 /// Functions that divide: integers by zero are an error there, as in torch.
 macro_rules! division_functions {
     ($($(#[$doc:meta])* $name:ident($a:ident, $b:ident) => $float:expr, $int:expr;)*) => {$(

@@ -105,7 +105,10 @@ fn nan_sorts_last_and_counts_as_largest() {
     let (values, order) = sort(&x, 0, false).unwrap();
     assert_floats(Ok(values), &[1.0, 3.0, INF, NAN]);
     assert_ints(Ok(order), &[2, 0, 3, 1]);
-    assert_floats(topk(&x, 2, 0, true).map(|(values, _)| values), &[NAN, INF]);
+    assert_floats(
+        topk(&x, 2, 0, true, true).map(|(values, _)| values),
+        &[NAN, INF],
+    );
 }
 
 #[test]

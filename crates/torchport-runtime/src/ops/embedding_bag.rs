@@ -1,8 +1,11 @@
-//! Embeddings that are summed, averaged or compared in bags.
+//! Embeddings that are summed, averaged or compared in bags, and those whose rows are kept short.
 
 use super::index::positions;
-use super::{embedding, full};
-use candle::{bail, Result, Tensor};
+use super::{
+    add_scalar, embedding, full, gt_scalar, logical_and, mul, norm, rdiv, scatter_value, to_dtype,
+    where_cond,
+};
+use candle::{bail, DType, Result, Tensor};
 
 /// What becomes of the rows of one bag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,4 +64,19 @@ fn fold(rows: &Tensor, members: &[i64], width: usize, bag: Bag) -> Result<Tensor
         Bag::Mean => super::mean(&members, &[0], false),
         Bag::Max => super::amax(&members, &[0], false),
     }
+}
+/// `weight` in which rows that `ids` name and whose norm of order `p` is above `longest` are shortened to it.
+pub fn embedding_renorm(weight: &Tensor, ids: &Tensor, longest: f64, p: f64) -> Result<Tensor> {
+    let (count, _) = weight.dims2()?;
+    let lengths = to_dtype(&norm(weight, p, &[1], true)?, DType::F64)?;
+    let ids = ids.reshape((ids.elem_count(), 1))?;
+    let unread = full(&[count, 1], 0.0, DType::U8, weight.device())?;
+    let is_read = scatter_value(&unread, 0, &ids, 1.0)?;
+    let shortened = logical_and(&is_read, &gt_scalar(&lengths, longest)?)?;
+    // The small number is torch's own.
+    let factors = to_dtype(
+        &rdiv(longest, &add_scalar(&lengths, 1e-7)?)?,
+        weight.dtype(),
+    )?;
+    where_cond(&shortened, &mul(weight, &factors)?, weight)
 }

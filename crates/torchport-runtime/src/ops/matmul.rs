@@ -1,12 +1,13 @@
 //! Matrix products with torch's rules for shapes: `matmul` and `linear`.
 
 use super::gemm::{gemm, Sizes};
-use super::kernel::broadcast_shape;
+use super::kernel::{broadcast_shape, compute_dtype};
 use super::matrix::{Mat, Target};
 use super::real::{
     for_real, parameter, real_dtype, tensor_like, with_values, Real, SharedMut, Strided,
 };
-use candle::{bail, Result, Tensor, D};
+use super::{add, mul, mul_scalar, to_dtype};
+use candle::{bail, DType, Result, Tensor, D};
 use rayon::prelude::*;
 
 /// `torch.matmul`: vectors, matrices and batches of them, with the batch dims broadcast.
@@ -31,10 +32,10 @@ pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 /// `x · wᵀ + bias` over the last dim of `x`; `w` has the shape (out, in).
 pub fn linear(x: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    if w.rank() != 2 || !x.device().is_cpu() {
+    if w.rank() != 2 || !x.device().is_cpu() || x.dtype().is_int() {
         let y = matmul(x, &if w.rank() == 2 { w.t()? } else { w.clone() })?;
         return match bias {
-            Some(bias) => y.broadcast_add(bias),
+            Some(bias) => add(&y, bias),
             None => Ok(y),
         };
     }
@@ -91,6 +92,10 @@ fn batched(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         return a.contiguous()?.broadcast_matmul(&b.contiguous()?);
     }
     let batch = broadcast_shape(a_batch, b_batch)?;
+    if a.dtype().is_int() {
+        let y = integers(a, b, &[&batch[..], &[m, n]].concat())?;
+        return to_dtype(&y, a.dtype());
+    }
     let dtype = real_dtype("matmul", a.dtype())?;
     let lhs = a
         .to_dtype(dtype)?
@@ -102,6 +107,33 @@ fn batched(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         tensor_like(a, products::<T>(&lhs, &rhs)?, &[&batch[..], &[m, n]].concat())?
     });
     Ok(y)
+}
+
+/// The product of integers, which wraps as torch's does: a sum of products of a column and a row.
+fn integers(a: &Tensor, b: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let (a, b) = (to_dtype(a, DType::I64)?, to_dtype(b, DType::I64)?);
+    let mut y = super::full(shape, 0.0, DType::I64, a.device())?;
+    for i in 0..a.dim(D::Minus1)? {
+        let (column, row) = (a.narrow(D::Minus1, i, 1)?, b.narrow(D::Minus2, i, 1)?);
+        y = add(&y, &mul(&column, &row)?)?;
+    }
+    Ok(y)
+}
+
+/// `beta · addend + alpha · (a @ b)`, rounded once. With a `beta` of 0, what the addend is does not matter.
+pub fn addmm(addend: &Tensor, a: &Tensor, b: &Tensor, beta: f64, alpha: f64) -> Result<Tensor> {
+    let compute = compute_dtype("addmm", a.dtype())?;
+    let product = matmul(&to_dtype(a, compute)?, &to_dtype(b, compute)?)?;
+    let scaled = |x: &Tensor, factor: f64| match factor {
+        1.0 => Ok(x.clone()),
+        _ => mul_scalar(x, factor),
+    };
+    let product = scaled(&product, alpha)?;
+    let y = match beta {
+        0.0 => product,
+        _ => add(&scaled(&to_dtype(addend, compute)?, beta)?, &product)?,
+    };
+    to_dtype(&y, a.dtype())
 }
 
 /// Multiplies matrices of equal batch shape, whatever their strides.
@@ -164,7 +196,7 @@ fn offsets(dims: &[usize], strides: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle::{DType, Device};
+    use candle::Device;
 
     fn counted(shape: &[usize], dtype: DType) -> Result<Tensor> {
         let count = shape.iter().product::<usize>() as u32;

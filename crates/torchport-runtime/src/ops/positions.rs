@@ -27,11 +27,13 @@ impl Axis {
         }
     }
 
-    pub fn nearest(&self, position: usize, dtype: DType) -> usize {
-        if self.input == self.output {
+    /// The input below the output's position. For images (`planar`), torch does not look at a scale that
+    /// the caller gave if the axis keeps its size or doubles it.
+    pub fn nearest(&self, position: usize, planar: bool, dtype: DType) -> usize {
+        if planar && self.input == self.output {
             return position;
         }
-        if self.output == 2 * self.input {
+        if planar && self.output == 2 * self.input {
             return position / 2;
         }
         let source = match dtype {

@@ -244,6 +244,9 @@ fn keep_part(op: &str, x: &Tensor, kept: impl Fn(i64) -> Range<i64> + Sync) -> R
     let [.., rows, columns] = *x.dims() else {
         bail!("{op}: needs two dimensions, got shape {:?}", x.dims())
     };
+    if x.elem_count() == 0 {
+        return Ok(x.clone());
+    }
     for_dtype!(op, x.dtype(), T => {
         let out = with_slice(x, |data: &[T]| {
             Ok(fill(x.elem_count(), columns, |start, out: &mut [T]| {

@@ -1,6 +1,7 @@
 //! Order along a dimension. Not a number counts as larger than all, equal elements keep their order.
 
 use super::kernel::{compute_dtype, fill_slice, with_slice};
+use super::select::Order;
 use super::{contiguous, gather, to_dtype};
 use candle::{bail, DType, Result, Tensor, WithDType};
 use std::cmp::Ordering;
@@ -10,8 +11,17 @@ fn ascending<T: PartialOrd>(a: &T, b: &T) -> Ordering {
     a.partial_cmp(b).unwrap_or_else(|| (a != a).cmp(&(b != b)))
 }
 
+/// How the elements of a row are put in order.
+#[derive(Clone, Copy)]
+enum Ranking {
+    /// All of them; equal elements keep their order.
+    Stable { descending: bool },
+    /// The first of them, as torch's `topk` leaves them.
+    Select { largest: bool, sorted: bool },
+}
+
 /// The indices (i64) of the first `k` elements of each row in order.
-fn first_of_rows<T: WithDType>(x: &Tensor, k: usize, descending: bool) -> Result<Vec<i64>> {
+fn first_of_rows<T: WithDType>(x: &Tensor, k: usize, ranking: Ranking) -> Result<Vec<i64>> {
     let len = x.dims()[x.rank() - 1];
     let mut out = vec![0; x.elem_count() / len.max(1) * k];
     if out.is_empty() {
@@ -19,20 +29,12 @@ fn first_of_rows<T: WithDType>(x: &Tensor, k: usize, descending: bool) -> Result
     }
     with_slice(x, |data: &[T]| {
         fill_slice(&mut out, k, 16 * len / k, |start, out| {
-            let compare = |(a, i): &(T, i64), (b, j): &(T, i64)| {
-                let order = ascending(a, b);
-                let order = if descending { order.reverse() } else { order };
-                order.then(i.cmp(j))
-            };
             let mut order = Vec::with_capacity(len);
             for (i, out) in out.chunks_mut(k).enumerate() {
                 let row = &data[(start / k + i) * len..][..len];
                 order.clear();
                 order.extend(row.iter().copied().zip(0..));
-                if k < len {
-                    order.select_nth_unstable_by(k, compare);
-                }
-                order[..k].sort_unstable_by(compare);
+                rank(&mut order, k, ranking);
                 for (o, &(_, index)) in out.iter_mut().zip(&order) {
                     *o = index;
                 }
@@ -43,7 +45,36 @@ fn first_of_rows<T: WithDType>(x: &Tensor, k: usize, descending: bool) -> Result
     Ok(out)
 }
 
-fn first(op: &str, x: &Tensor, dim: usize, k: usize, descending: bool) -> Result<Tensor> {
+fn rank<T: WithDType>(row: &mut [(T, i64)], k: usize, ranking: Ranking) {
+    match ranking {
+        Ranking::Stable { descending } => row.sort_by(|(a, _), (b, _)| {
+            let order = ascending(a, b);
+            if descending {
+                order.reverse()
+            } else {
+                order
+            }
+        }),
+        Ranking::Select { largest, sorted } => {
+            let before = |(a, _): &(T, i64), (b, _): &(T, i64)| match largest {
+                true => ascending(a, b) == Ordering::Greater,
+                false => ascending(a, b) == Ordering::Less,
+            };
+            // torch's own bound between its two ways.
+            let few = 64 * k <= row.len();
+            let mut order = Order::new(row, before);
+            if few {
+                return order.partial_sort(k);
+            }
+            order.select(k - 1);
+            if sorted {
+                order.sort(k - 1);
+            }
+        }
+    }
+}
+
+fn first(op: &str, x: &Tensor, dim: usize, k: usize, ranking: Ranking) -> Result<Tensor> {
     if x.dim(dim)? < k {
         bail!("{op}: {k} elements out of {}", x.dim(dim)?)
     }
@@ -53,29 +84,44 @@ fn first(op: &str, x: &Tensor, dim: usize, k: usize, descending: bool) -> Result
     let mut shape = rows.dims().to_vec();
     shape[last] = k;
     let order = match compute {
-        DType::I64 => first_of_rows::<i64>(&rows, k, descending)?,
-        DType::F64 => first_of_rows::<f64>(&rows, k, descending)?,
-        _ => first_of_rows::<f32>(&rows, k, descending)?,
+        DType::I64 => first_of_rows::<i64>(&rows, k, ranking)?,
+        DType::F64 => first_of_rows::<f64>(&rows, k, ranking)?,
+        _ => first_of_rows::<f32>(&rows, k, ranking)?,
     };
     Tensor::from_vec(order, shape, x.device())?.transpose(dim, last)
 }
 
-/// The `k` largest or smallest elements along `dim` in order, and their indices (i64).
-pub fn topk(x: &Tensor, k: usize, dim: usize, largest: bool) -> Result<(Tensor, Tensor)> {
+fn ranked(
+    op: &str,
+    x: &Tensor,
+    dim: usize,
+    k: usize,
+    ranking: Ranking,
+) -> Result<(Tensor, Tensor)> {
     if x.rank() == 0 {
-        let (values, order) = topk(&x.reshape(1)?, k, 0, largest)?;
+        let (values, order) = ranked(op, &x.reshape(1)?, dim, k, ranking)?;
         return Ok((values.reshape(())?, order.reshape(())?));
     }
-    let order = first("topk", x, dim, k, largest)?;
+    let order = first(op, x, dim, k, ranking)?;
     Ok((gather(x, dim, &order)?, order))
+}
+
+/// The `k` largest or smallest elements along `dim`, and their indices (i64). Which of equal elements
+/// are taken, and their order if it is not to be `sorted`, is as torch has it on a CPU.
+pub fn topk(
+    x: &Tensor,
+    k: usize,
+    dim: usize,
+    largest: bool,
+    sorted: bool,
+) -> Result<(Tensor, Tensor)> {
+    ranked("topk", x, dim, k, Ranking::Select { largest, sorted })
 }
 
 /// The elements in order along `dim`, and their indices (i64).
 pub fn sort(x: &Tensor, dim: usize, descending: bool) -> Result<(Tensor, Tensor)> {
-    match x.rank() {
-        0 => topk(x, 1, 0, descending),
-        _ => topk(x, x.dim(dim)?, dim, descending),
-    }
+    let len = if x.rank() == 0 { 1 } else { x.dim(dim)? };
+    ranked("sort", x, dim, len, Ranking::Stable { descending })
 }
 
 /// The indices (i64) of the elements in order along `dim`.

@@ -138,13 +138,63 @@ impl Moments {
 /// The variance over `dims`, divided by the number of elements less `correction`.
 pub fn var(x: &Tensor, dims: &[usize], correction: f64, keepdim: bool) -> Result<Tensor> {
     let run = float_reduction("var", x, dims, keepdim)?;
-    let divisor = (run.reduced as f64 - correction).max(0.0);
+    of_moments(x, &run, |state| state.squares / divisor(&run, correction))
+}
+
+/// The standard deviation over `dims`: the root of `var`, rounded once.
+pub fn std(x: &Tensor, dims: &[usize], correction: f64, keepdim: bool) -> Result<Tensor> {
+    let run = float_reduction("std", x, dims, keepdim)?;
+    of_moments(x, &run, |state| {
+        (state.squares / divisor(&run, correction)).sqrt()
+    })
+}
+
+/// The variance and the mean beside it, which has no number where the variance has none.
+pub fn var_mean(
+    x: &Tensor,
+    dims: &[usize],
+    correction: f64,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    Ok((
+        var(x, dims, correction, keepdim)?,
+        mean_beside(x, dims, keepdim)?,
+    ))
+}
+
+/// The standard deviation and the mean beside it.
+pub fn std_mean(
+    x: &Tensor,
+    dims: &[usize],
+    correction: f64,
+    keepdim: bool,
+) -> Result<(Tensor, Tensor)> {
+    Ok((
+        std(x, dims, correction, keepdim)?,
+        mean_beside(x, dims, keepdim)?,
+    ))
+}
+
+fn mean_beside(x: &Tensor, dims: &[usize], keepdim: bool) -> Result<Tensor> {
+    let run = float_reduction("mean", x, dims, keepdim)?;
+    of_moments(x, &run, |state| state.mean)
+}
+
+fn divisor(run: &Reduction, correction: f64) -> f64 {
+    (run.reduced as f64 - correction).max(0.0)
+}
+
+fn of_moments(
+    x: &Tensor,
+    run: &Reduction,
+    finish: impl Fn(Moments) -> f64 + Sync,
+) -> Result<Tensor> {
     in_floats!(x, T => run.run(
         Moments::NONE,
         #[inline(always)]
         |state, v: T| state.step(v.cast_f64()),
         Moments::merge,
-        |state| T::cast_from_f64(state.squares / divisor),
+        |state| T::cast_from_f64(finish(state)),
     ))
 }
 

@@ -176,35 +176,53 @@ number_functions! {
     trunc(x) => x.trunc(), x;
 }
 
-/// Limits `x` to `[min, max]`; not a number stays so.
+/// Limits floating point numbers to `[min, max]`; not a number stays so, and a bound that is none makes
+/// all of them so.
 pub fn clamp(x: &Tensor, min: Option<f64>, max: Option<f64>) -> Result<Tensor> {
-    let integral = |bound: Option<f64>| bound.is_none_or(|b| b.fract() == 0.0);
-    if x.dtype().is_int() && !(integral(min) && integral(max)) {
-        return clamp(&to_dtype(x, DType::F32)?, min, max);
+    let compute = float_compute_dtype("clamp", x.dtype())?;
+    let rounded = |bound: Option<f64>| bound.map(|bound| round_to(bound, x.dtype()));
+    let (min, max) = (rounded(min), rounded(max));
+    if [min, max].into_iter().flatten().any(f64::is_nan) {
+        return super::full(x.dims(), f64::NAN, x.dtype(), x.device());
     }
     macro_rules! limit {
-        ($ty:ty, $lowest:expr, $highest:expr) => {{
-            let low = min.map_or($lowest, |v| v as $ty);
-            let high = max.map_or($highest, |v| v as $ty);
+        ($ty:ident) => {{
+            let (low, high) = (
+                min.unwrap_or(f64::NEG_INFINITY),
+                max.unwrap_or(f64::INFINITY),
+            );
+            let (low, high) = (low as $ty, high as $ty);
             #[inline(always)]
-            move |v: $ty| {
-                let v = if v < low { low } else { v };
-                if v > high {
-                    high
-                } else {
-                    v
-                }
-            }
+            move |v: $ty| limited(v, low, high)
         }};
     }
-    let compute = compute_dtype("clamp", x.dtype())?;
     let wide = to_dtype(x, compute)?;
     let y = match compute {
-        DType::I64 => map(&wide, limit!(i64, i64::MIN, i64::MAX))?,
-        DType::F64 => map(&wide, limit!(f64, f64::NEG_INFINITY, f64::INFINITY))?,
-        _ => map(&wide, limit!(f32, f32::NEG_INFINITY, f32::INFINITY))?,
+        DType::F64 => map(&wide, limit!(f64))?,
+        _ => map(&wide, limit!(f32))?,
     };
     to_dtype(&y, x.dtype())
+}
+
+/// Limits integers to `[min, max]`.
+pub fn clamp_int(x: &Tensor, min: Option<i64>, max: Option<i64>) -> Result<Tensor> {
+    if !x.dtype().is_int() {
+        bail!("clamp_int: dtype {} is not supported", x.dtype().as_str())
+    }
+    let (low, high) = (min.unwrap_or(i64::MIN), max.unwrap_or(i64::MAX));
+    let y = map(&to_dtype(x, DType::I64)?, |v: i64| limited(v, low, high))?;
+    to_dtype(&y, x.dtype())
+}
+
+/// If the bounds are in the wrong order, the upper one counts.
+#[inline(always)]
+fn limited<T: PartialOrd>(v: T, low: T, high: T) -> T {
+    let v = if v < low { low } else { v };
+    if v > high {
+        high
+    } else {
+        v
+    }
 }
 
 /// One where `x` is zero.

@@ -14,7 +14,7 @@ pub fn upsample_nearest(x: &Tensor, output: &[usize], scales: &[Option<f64>]) ->
     let mut sources: Vec<Vec<usize>> = x.dims().iter().map(|&dim| (0..dim).collect()).collect();
     for axis in axes {
         sources[axis.index] = (0..axis.output)
-            .map(|i| axis.nearest(i, x.dtype()))
+            .map(|i| axis.nearest(i, output.len() == 2, x.dtype()))
             .collect();
     }
     gather_axes(x, &sources, 0.0)

@@ -16,6 +16,7 @@ from torchport.capture.torch_internals import pytree
 from torchport.debug.internals.compiling import is_fake
 from torchport.debug.nodes import copy_of
 from torchport.errors import UsageError
+from torchport.trace.reading import as_bytes
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def _digest(value: Any) -> str:
     plain = value.detach().cpu()
     if plain.layout is not torch.strided or plain.is_quantized:
         return f"{id(value)}"
-    data = plain.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+    data = as_bytes(plain).numpy().tobytes()
     content = hashlib.sha1(data, usedforsecurity=False).hexdigest()
     return (
         f"{tuple(value.shape)} {value.stride()} {value.dtype} {value.device} {value.requires_grad} {content}"

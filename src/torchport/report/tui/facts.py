@@ -59,6 +59,9 @@ def _why(layer: Layer) -> Iterator[tuple[str, str]]:
 
 def _of_culprit(culprit: Divergence) -> Iterator[tuple[str, str]]:
     yield "culprit", phrases.culprit(culprit)
+    if culprit.kind == "returned":
+        yield "where", phrases.behind(culprit)
+        yield "handed over at", culprit.source or "unknown"
     if culprit.kind == "chained":
         yield "", "every layer is right by itself; here the drift is first too large"
     if (operation := culprit.operation) is not None:

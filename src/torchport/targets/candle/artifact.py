@@ -6,10 +6,13 @@ be watched, so `checked` has the same code with them, which is what the proof ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from torchport.capture.graph import Graph
@@ -17,12 +20,16 @@ from torchport.errors import BuildError, UsageError
 from torchport.events import Say
 from torchport.files import write_atomically
 from torchport.targets.base import Artifact, Mode, Repro, SourceMap, Stopped, Todo
-from torchport.targets.candle import build, edits, repro, running, sources
+from torchport.targets.candle import build, edits, repro, running, rust, sources
+from torchport.targets.candle.weights import StoredWeights
 from torchport.targets.candle.writer import Generated
 from torchport.targets.hunks import hunks
+from torchport.trace.writing import write_tensors
 
 SOURCE = Path("src") / "model.rs"
+PROGRAM = Path("src") / "main.rs"
 WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
 _FACTS = "facts.json"
 
 
@@ -37,7 +44,7 @@ class Facts(BaseModel):
     outputs: int
     is_plain: bool
     """Whether the root takes and gives one tensor, so that its `forward` is that of candle's `Module`."""
-    config: dict[str, int | float]
+    config: dict[str, int | float | list[int | float]]
     structs: dict[str, str]
     """Key of a module of the graph → its struct."""
     todos: tuple[Todo, ...] = ()
@@ -62,6 +69,8 @@ class CandleArtifact:
     name: str
     program: Path | None = field(default=None, repr=False)
     """Where the program is, once it is built."""
+    data: Path | None = field(default=None, repr=False)
+    """Where config and weights are, if they are not those of the project."""
 
     @property
     def source(self) -> Path:
@@ -71,7 +80,7 @@ class CandleArtifact:
     def todos(self) -> tuple[Todo, ...]:
         """Once the source is edited, nobody knows which of them are done; the program stops at one that is not."""
         facts = self.facts
-        return () if facts is None or self.edits() else facts.todos
+        return () if facts is None or self._edits_of(SOURCE) else facts.todos
 
     @property
     def twin(self) -> Path:
@@ -85,7 +94,7 @@ class CandleArtifact:
 
     @property
     def stored(self) -> Path | None:
-        return self.watched / WEIGHTS
+        return (self.data or self.watched) / WEIGHTS
 
     @property
     def facts(self) -> Facts | None:
@@ -98,15 +107,16 @@ class CandleArtifact:
     def keep(self, generated: Generated) -> None:
         """Remembers the source as it was generated, and the facts about it."""
         place = _generated(self.folder)
-        write_atomically(place / SOURCE.name, self.source.read_bytes())
+        for file in (SOURCE, PROGRAM):
+            write_atomically(place / file.name, (self.folder / file).read_bytes())
         write_atomically(place / _FACTS, Facts.of(generated).model_dump_json(indent=1) + "\n")
 
-    def texts(self) -> tuple[str, str] | None:
-        """The source as it was generated and as it is now, if both are known."""
-        before = _generated(self.folder) / SOURCE.name
-        if not before.is_file() or not self.source.is_file():
+    def texts(self, file: Path = SOURCE) -> tuple[str, str] | None:
+        """A file as it was generated and as it is now, if both are known."""
+        before, now = _generated(self.folder) / file.name, self.folder / file
+        if not before.is_file() or not now.is_file():
             return None
-        return before.read_text(encoding="utf-8"), self.source.read_text(encoding="utf-8")
+        return before.read_text(encoding="utf-8"), now.read_text(encoding="utf-8")
 
     def sources(self, graph: Graph) -> SourceMap | None:
         if not self.source.is_file():
@@ -115,8 +125,11 @@ class CandleArtifact:
         return sources.read(self.source, graph, None if facts is None else facts.structs)
 
     def edits(self) -> tuple[str, ...]:
-        texts = self.texts()
-        return () if texts is None else hunks(*texts, self.source.name)
+        return (*self._edits_of(SOURCE), *self._edits_of(PROGRAM))
+
+    def _edits_of(self, file: Path) -> tuple[str, ...]:
+        texts = self.texts(file)
+        return () if texts is None else hunks(*texts, file.name)
 
     def variants(self, edited: Artifact) -> Iterator[bool]:
         texts = edited.texts() if isinstance(edited, CandleArtifact) else None
@@ -136,7 +149,7 @@ class CandleArtifact:
             raise BuildError(
                 "TP0502", f"{self.folder} was not built before it is run", where=str(self.folder)
             )
-        stopped = running.run(self.program, self.watched, golden, mode, record, self.name)
+        stopped = running.run(self.program, self.data or self.watched, golden, mode, record, self.name)
         if stopped is None or stopped.todo is None:
             return stopped
         return stopped.model_copy(update={"todo": self._as_generated(stopped.todo)})
@@ -147,6 +160,19 @@ class CandleArtifact:
         known = () if facts is None else facts.todos
         alike = (todo for todo in known if todo.op == reached.op and (todo.source or "") in reached.reason)
         return next(alike, reached)
+
+    def resized(
+        self, sizes: Mapping[str, Any], graph: Graph, weights: Mapping[str, torch.Tensor]
+    ) -> CandleArtifact | None:
+        named = {rust.snake(name): value for name, value in sizes.items()}
+        config = json.loads((self.watched / CONFIG).read_text(encoding="utf-8"))
+        others = {name: named[name] for name in config if named.get(name, config[name]) != config[name]}
+        if not others:
+            return None
+        place = self.folder.with_name("resized")
+        write_atomically(place / CONFIG, json.dumps({**config, **others}, indent=2) + "\n")
+        write_tensors(place / WEIGHTS, StoredWeights(graph, weights, place), {"format": "pt"})
+        return replace(self, data=place)
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
         facts = self.facts
@@ -160,13 +186,13 @@ class CandleArtifact:
 
     def _must_be_its_twin(self) -> None:
         """An edit would be in the project that ships and not in the one that is proven."""
-        texts = self.texts()
-        if self.twin.is_dir() and texts is not None and texts[0] != texts[1]:
-            raise UsageError(
-                "TP0804",
-                f"{self.source} was edited, and has no checks in it by which it could be proven",
-                where=str(self.source),
-            )
+        for file in (SOURCE, PROGRAM) if self.twin.is_dir() else ():
+            if self._edits_of(file):
+                raise UsageError(
+                    "TP0804",
+                    f"{self.folder / file} was edited, and has no checks in it by which it could be proven",
+                    where=str(self.folder / file),
+                )
 
 
 def twin_of(folder: Path) -> Path:

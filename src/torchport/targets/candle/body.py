@@ -22,6 +22,8 @@ class Value:
     reads: frozenset[Binding] = frozenset()
     hint: str | None = None
     """The variable that the user's source assigns this value to."""
+    calls: frozenset[str] = frozenset()
+    """The paths of the modules that are called where this code is evaluated."""
 
     @property
     def reference(self) -> Code:
@@ -58,6 +60,8 @@ class Number:
     """The Rust type: `usize`, `i64` or `f64`."""
     in_forward: bool
     """Whether `forward` reads the number; otherwise `new` does."""
+    place: str | None = None
+    """The axis of a weight that the number is the length of: `encoder.fc.weight[0]`."""
 
 
 class Unsupported(Exception):

@@ -13,6 +13,8 @@ from enum import Enum
 from string import Formatter
 from typing import NoReturn
 
+from torchport.targets.candle import rust
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -169,6 +171,12 @@ def tuple_of(items: Iterable[Piece]) -> Code:
     """A tuple; one item stays as it is."""
     given = list(items)
     return joined("", given) if len(given) == 1 else code("({})", joined(", ", given))
+
+
+def tensors_of(items: Iterable[Piece]) -> Code:
+    """What a `forward` returns, as an expression or a pattern: a tensor, a tuple, or an array of many."""
+    given = list(items)
+    return code(rust.tensors(["{}"] * len(given)), *given)
 
 
 def optional(piece: Piece | None) -> Code:

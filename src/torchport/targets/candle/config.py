@@ -1,179 +1,173 @@
-"""Names for numbers: which of a model's sizes are fields of `Config`, and which follow from others.
+"""Names for numbers: which of a model's sizes are fields of `Config`, and which numbers follow from them.
 
-In: the numbers in the model's own config or attributes, and the user's hints. Out: Rust expressions such as
-`cfg.hidden_size / cfg.num_attention_heads`. A number that has no name there stays a literal.
+In: a model captured at several sizes, and the user's hints. Out: Rust expressions such as
+`cfg.hidden_size / cfg.num_attention_heads`, each with its reason. A number gets a name if an expression over the
+model's own config holds at every size, if a hint says so, or if it is the axis of a weight that the model's inputs or
+outputs show. Equal values are no reason: any other number stays a literal.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from torchport.capture import graph as g
+from torchport.capture.fields import numbers_of
+from torchport.targets.base import NamedNumber
 from torchport.targets.candle import rust
+from torchport.targets.candle.body import Number
+from torchport.targets.candle.fitting import Column, Expression, Fitting
 
-_WIDTH = r"hidden|d_model|n_embd|embed|dim$|width"
-_ROLES: dict[str, tuple[str, ...]] = {
-    "num_embeddings": (r"^vocab", r"position|context|n_ctx", r"vocab", r"codebook|classes"),
-    "embedding_dim": (r"embedding_size", _WIDTH),
-    "in_features": (_WIDTH, r"intermediate|ffn|inner|mlp", r"head", r"size|feat"),
-    "out_features": (_WIDTH, r"intermediate|ffn|inner|mlp", r"head", r"^vocab|classes|labels", r"size|feat"),
-    "normalized_shape": (_WIDTH, r"head", r"size"),
-    "input_size": (r"input", _WIDTH),
-    "hidden_size": (_WIDTH,),
-    "in_channels": (r"channels|mel", _WIDTH),
-    "out_channels": (_WIDTH, r"channels"),
-    "num_features": (r"channels", _WIDTH),
-    "kernel_size": (r"patch_size",),
-    "stride": (r"patch_size",),
-    "size": (r"head", _WIDTH, r"intermediate|ffn|inner|mlp", r"^vocab", r"position|n_ctx"),
-    "offset": (r"head", _WIDTH, r"intermediate|ffn|inner|mlp"),
-    "bound": (r"head_dim",),
-    "repeat": (r"groups|n_rep",),
-    "eps": (r"eps",),
-    "add": (r"eps",),
-}
-"""Role of a number → patterns of the names that may stand for it, the likeliest first."""
-_NOT_SIZES = re.compile(r"_id$|token|dropout|layers?$|depth|range|version|prob|theta|_std|initializer")
-"""Names that never stand for a size, although their values may be equal to one."""
-_SIZES = re.compile(r"(_dim|_size|_classes|_model|_heads?|nhead|_layers?|_length|_channels|_features)$|^n_")
-"""Names of attributes that become Config fields if the model has no config."""
-_COUNTS = re.compile(r"layer|depth|block")
-"""Names that may stand for the length of a list of modules."""
-_LEAST = {"size": 2, "offset": 2, "bound": 4}
-"""Role → the smallest number that gets a name; smaller ones are equal to something by chance."""
+Hint = int | float | list[str]
+"""What a name stands for: every size of this value that has no other reason, or the weight axes at these places."""
+
+_HINTED_ROLES = frozenset(
+    {
+        *("num_embeddings", "embedding_dim", "in_features", "out_features", "normalized_shape"),
+        *("input_size", "hidden_size", "in_channels", "out_channels", "num_channels", "num_features"),
+        *("kernel_size", "stride", "size", "offset", "bound", "repeat", "eps", "add", "count"),
+    }
+)
+"""The roles of numbers that a hint by value names."""
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """A number that is another at other sizes, and no expression says which."""
+
+    place: str
+    value: int | float
 
 
 class Config:
     """The numbers that have a name, and those of them that generated code reads: the fields of its `Config`."""
 
-    def __init__(self, graph: g.Graph, hints: dict[str, Any] | None = None):
-        self.hints: dict[str, Any] = hints or {}
-        named = graph.config or {k: v for k, v in graph.root.attributes.items() if _SIZES.search(k)}
-        known = {**(named or _first_and_last(graph)), **self.hints}
-        self.known = {
-            rust.snake(name): value
-            for name, value in known.items()
-            if not isinstance(value, bool) and isinstance(value, int | float)
-        }
-        self.fields: dict[str, int | float] = {}
+    def __init__(self, graphs: Sequence[g.Graph], hints: Mapping[str, Hint] | None = None):
+        self.graph = graphs[0]
+        self.hints: dict[str, Hint] = {rust.snake(name): hint for name, hint in (hints or {}).items()}
+        self.is_proven = len(graphs) > 1
+        columns = [numbers_of(graph.config) for graph in graphs]
+        self.known = {_word(name): value for name, value in columns[0].items()}
+        names = [name for name in columns[0] if all(name in column for column in columns)]
+        self._fitting = Fitting({_word(name): tuple(column[name] for column in columns) for name in names})
+        self._boundary = {} if self.is_proven else dict(_boundary(self.graph))
+        self._read: dict[str, int | float] = {}
+        self.reasons: dict[tuple[str, str, int | float], NamedNumber] = {}
+        self.unexplained: dict[Unexplained, None] = {}
 
-    def expression(self, value: int | float, role: str | None, kind: str, path: str) -> str | None:
-        """A Rust expression over `cfg` for a number of the module at `path`, or None if the number stays a literal."""
-        if role is None:
+    @property
+    def fields(self) -> dict[str, int | float | list[int | float]]:
+        """The fields that generated code reads, in the order of the model's own config."""
+        order = [*self.known, *self.hints, *self._boundary.values()]
+        fields: dict[str, int | float | list[int | float]] = {}
+        for name in sorted(self._read, key=order.index):
+            base, _, index = name.partition("[")
+            if index:
+                items = [value for known, value in self.known.items() if known.startswith(f"{base}[")]
+                fields[base] = items
+            else:
+                fields[name] = self._read[name]
+        return fields
+
+    def expression(
+        self, column: Column | None, number: Number, path: str, places: Sequence[str | None]
+    ) -> Expression | None:
+        """A Rust expression over `cfg` for a number of the module at `path`, or None if the number stays a literal.
+
+        `column` has its value at every size that the model was captured at, and `places` the weight axes that it is.
+        """
+        found = self._by_place(number, places) or self._by_sizes(column, number, path)
+        found = found or self._by_value(number, path)
+        if found is None:
+            if column is not None and len(set(column)) > 1:
+                self.unexplained[Unexplained(f"{path} {number.role or ''}".strip(), number.value)] = None
             return None
-        if role.startswith("count"):
-            return self._field(self._count(int(value), f"{path} {role}"))
-        if role not in _ROLES or (isinstance(value, int) and value < _LEAST.get(role, 1)):
-            return None
-        if role == "add" and not isinstance(value, float):
-            return None
-        name = self._by_role(value, role, path)
-        if name is not None:
-            return self._field(name)
-        if isinstance(value, float):
-            return None
-        return self._repeats(value) if role == "repeat" else self._derived(value, role)
+        expression, why = found
+        for name in expression.sizes:
+            self._read[name] = self.known.get(name, number.value)
+        said = NamedNumber(expression.text, number.value, path, number.role, why)
+        self.reasons.setdefault((path, expression.text, number.value), said)
+        return expression
 
-    def _field(self, name: str | None) -> str | None:
-        """The expression that reads a field, which is added to `fields`."""
-        if name is None:
-            return None
-        self.fields[name] = self.known[name]
-        return f"cfg.{name}"
-
-    def _named(self, value: int | float) -> list[str]:
-        """The names that have this value; those that the user gave as hints, if there are any."""
-        same = [
-            n
-            for n, v in self.known.items()
-            if v == value and isinstance(v, float) == isinstance(value, float)
-        ]
-        hinted = [name for name in same if name in self.hints]
-        return hinted or [name for name in same if not _NOT_SIZES.search(name)]
-
-    def _by_role(self, value: int | float, role: str, path: str) -> str | None:
-        names = self._named(value)
-        for pattern in _ROLES[role]:
-            found = [name for name in names if re.search(pattern, name)]
-            if found:
-                return max(found, key=lambda name: _shared_words(name, path))
-        return None
-
-    def _count(self, value: int, place: str) -> str | None:
-        """The name for the length of a list of modules."""
-        names = [n for n, v in self.known.items() if v == value and isinstance(v, int) and _COUNTS.search(n)]
-        return max(names, key=lambda name: _shared_words(name, place), default=None)
-
-    def _like(self, pattern: str) -> Iterator[tuple[str, int]]:
-        """The sizes whose names match a pattern."""
-        for name, value in self.known.items():
-            if (
-                isinstance(value, int)
-                and value > 1
-                and re.search(pattern, name)
-                and not _NOT_SIZES.search(name)
+    def _by_place(self, number: Number, places: Sequence[str | None]) -> tuple[Expression, str] | None:
+        """The name of a weight axis, by a hint or because it is the model's first or last size."""
+        for name, hint in self.hints.items():
+            if isinstance(hint, list) and all(
+                place is not None and any(_fits(place, pattern) for pattern in hint) for place in places
             ):
-                yield name, value
-
-    def _repeats(self, value: int) -> str | None:
-        """The expression for how often each key and value head is repeated for the query heads."""
-        for queries, count in self._like(r"num_attention_heads|n_head"):
-            for keys, few in self._like(r"key_value_heads|kv_heads"):
-                if few * value == count:
-                    return f"{self._field(queries)} / {self._field(keys)}"
+                return _field(name), f"a hint names {places[0]}"
+        names = {self._boundary.get(place or "") for place in places}
+        if len(names) == 1 and (only := names.pop()) is not None:
+            return _field(only), f"{places[0]} is what the model takes or gives"
         return None
 
-    def _derived(self, value: int, role: str) -> str | None:
-        """The expression for a size that follows from named ones: all heads, a head's width, a half, a multiple."""
-        if value < 8:
+    def _by_sizes(self, column: Column | None, number: Number, path: str) -> tuple[Expression, str] | None:
+        """What holds at every size that the model was captured at."""
+        found = [] if column is None else self._fitting.explanations(column)
+        if column is None or not found:
             return None
-        widths = [item for item in self._like(_WIDTH) if "head" not in item[0]]
-        heads = list(self._like(r"head(?!_dim)"))
-        is_feature = role in ("in_features", "out_features")
-        for head, count in heads:
-            for width, size in self._like(r"head_dim"):
-                if count * size == value:
-                    return f"{self._field(head)} * {self._field(width)}"
-        for head, count in heads:
-            for width, total in widths:
-                if not is_feature and total == value * count:
-                    return f"{self._field(width)} / {self._field(head)}"
-        for width, size in [*self._like(r"head_dim"), *widths]:
-            if role in ("offset", "bound", "size") and size == 2 * value:
-                return f"{self._field(width)} / 2"
-        for width, size in widths:
-            for factor in (2, 3, 4, 6, 8):
-                if role != "bound" and value == factor * size:
-                    return f"{factor} * {self._field(width)}"
+        best = max(found, key=lambda item: _likeness(item, f"{path} {number.role or ''}"))
+        values = ", ".join(f"{value:.6g}" for value in column)
+        return best, f"holds at all {len(column)} sizes of the model: {values}"
+
+    def _by_value(self, number: Number, path: str) -> tuple[Expression, str] | None:
+        """A hint for all sizes of a value."""
+        role = (number.role or "").split()
+        if not role or role[0] not in _HINTED_ROLES:
+            return None
+        for name, hint in self.hints.items():
+            if isinstance(hint, int | float) and hint == number.value and type(hint) is type(number.value):
+                return _field(name), f"a hint names {hint}"
         return None
 
-
-def _first_and_last(graph: g.Graph) -> dict[str, int]:
-    """Names for a model that names no size itself: its first and last sizes, and the width between, if there is one."""
-    linear: list[list[int]] = []
-    sizes: dict[str, int] = {}
-    for module in graph.modules.values():
-        for node in module.nodes:
-            weight = module.params.get(node.args[1].name) if node.op == "aten.linear.default" else None
-            if weight is not None:
-                linear.append([int(d) for d in graph.weights[weight].meta.shape])  # type: ignore[arg-type]
-            elif node.op == "aten.embedding.default" and node.args[0].name in module.params:
-                count, width = graph.weights[module.params[node.args[0].name]].meta.shape
-                sizes.setdefault("vocab_size", int(count))  # type: ignore[arg-type]
-                sizes.setdefault("hidden_size", int(width))  # type: ignore[arg-type]
-    if linear:
-        sizes.setdefault("out_features", linear[-1][0])
-        if all("conv" not in node.op for module in graph.modules.values() for node in module.nodes):
-            sizes.setdefault(
-                "hidden_size" if len(linear) > 1 else "in_features", linear[0][0 if len(linear) > 1 else 1]
-            )
-            sizes.setdefault("in_features", linear[0][1])
-    return sizes
+    def unused_hints(self) -> list[str]:
+        """The hints that named nothing."""
+        return [name for name in self.hints if name not in self._read]
 
 
-def _shared_words(name: str, place: str) -> tuple[int, int]:
-    """How many words a name shares with a place in the model; if two names share as many, the shorter is greater."""
+def _field(name: str) -> Expression:
+    return Expression(f"cfg.{name}", frozenset({name}))
+
+
+def _word(name: str) -> str:
+    """The name of a number of the model's config as a field: `depths[0]` for an item of a list."""
+    base, bracket, rest = name.partition("[")
+    return rust.snake(base) + bracket + rest
+
+
+def _fits(place: str, pattern: str) -> bool:
+    return fnmatchcase(place.replace("[", "(").replace("]", ")"), pattern.replace("[", "(").replace("]", ")"))
+
+
+def _likeness(expression: Expression, place: str) -> tuple[int, int]:
+    """How many words the sizes of an expression share with a place in the model; the shorter of two is greater."""
     words = set(re.split(r"[^a-z0-9]+|_", place.lower()))
-    return sum(word in words for word in name.split("_")), -len(name)
+    shared = sum(word in words for name in expression.sizes for word in name.split("_"))
+    return shared, -len(expression.text)
+
+
+def _boundary(graph: g.Graph) -> Iterator[tuple[str, str]]:
+    """Weight axes that only the model's inputs and outputs show, and their usual names.
+
+    A layer that alone reads an input, or that gives an output, has a size that no other number follows from.
+    """
+    root, modules = graph.root, graph.modules
+    outputs = [ref.name for ref in g.refs(list(root.outputs))]
+    inputs = [item.name for item in root.inputs]
+    readers = [ref.name for node in root.nodes for ref in g.refs([node.args, node.kwargs])]
+    for node in root.nodes:
+        module = modules.get(node.target or "")
+        if module is None or len(module.nodes) != 1:
+            continue
+        first = node.args[0].name if node.args else ""
+        reads_input = first in inputs and readers.count(first) == 1 and first not in outputs
+        match module.nodes[0].op:
+            case "aten.linear.default":
+                if reads_input:
+                    yield f"{module.path}.weight[1]", "in_features"
+                if outputs.count(node.name) == 1 and readers.count(node.name) == 0:
+                    yield f"{module.path}.weight[0]", "out_features"
+            case "aten.embedding.default" if reads_input:
+                yield f"{module.path}.weight[0]", "vocab_size"

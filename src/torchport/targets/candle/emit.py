@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from torchport.capture import graph as g
 from torchport.targets.candle import rust
@@ -25,7 +25,7 @@ from torchport.targets.candle.code import (
     slice_of,
     tuple_of,
 )
-from torchport.targets.candle.sizes import size_code
+from torchport.targets.candle.sizes import signed_code, size_code
 
 FALLBACK = "ys"
 """The name of a value that the user's source does not name; an input is called `xs`."""
@@ -61,35 +61,39 @@ class Emitter:
 
     # names and numbers
 
-    def slot(self, value: int | float, role: str | None, kind: str = "usize", *, new: bool = False) -> Code:
+    def slot(
+        self,
+        value: int | float,
+        role: str | None,
+        kind: str = "usize",
+        *,
+        new: bool = False,
+        place: str | None = None,
+    ) -> Code:
         """A number that may become a literal, a Config field or a constructor argument.
 
-        With `new`, the constructor reads it; otherwise `forward` does.
+        With `new`, the constructor reads it; otherwise `forward` does. `place` is the axis of a weight that it is of.
         """
-        self.body.numbers.append(Number(value, role, kind, in_forward=not new))
+        self.body.numbers.append(Number(value, role, kind, in_forward=not new, place=place))
         return as_code(Slot(len(self.body.numbers) - 1))
 
     def add_field(self, name: str, type_: Piece, init: Piece) -> str:
         """Adds a field to the struct and gives its name, which may be longer than the one asked for."""
-        unique, number = rust.snake(name), 2
-        while unique in self._field_names:
-            unique, number = f"{rust.snake(name)}_{number}", number + 1
+        unique = rust.unique(name, self._field_names.__contains__)
         self._field_names.add(unique)
         self.body.fields.append(Field(unique, as_code(type_), as_code(init)))
         return unique
 
-    def declare(self, name: str) -> tuple[str, frozenset[Binding]]:
-        """A variable that hides no value which is still to be read."""
-        base = rust.snake(name)
-        unique, number = base, 2
-        symbols = {symbol.name for symbol in self.graph.symbols}
-        while self._is_live(unique) or unique in self.sizes or unique in symbols:
-            unique, number = f"{base}_{number}", number + 1
+    def declare(self, name: str, beside: Collection[str] = ()) -> tuple[str, frozenset[Binding]]:
+        """A variable that hides no value which is still to be read, and none of the variables beside it."""
+        taken = {*self.sizes, *(symbol.name for symbol in self.graph.symbols), *beside}
+        unique = rust.unique(name, lambda found: self.is_live(found) or found in taken)
         self._bindings[unique] = next(self._binding_numbers)
         self.body.variables.add(unique)
         return unique, frozenset({(unique, self._bindings[unique])})
 
-    def _is_live(self, name: str) -> bool:
+    def is_live(self, name: str) -> bool:
+        """Whether a value that is still to be read reads a variable."""
         binding = (name, self._bindings.get(name, -1))
         return any(binding in v.reads for ref, v in self.values.items() if self.unread[ref.name] > 0)
 
@@ -146,12 +150,26 @@ class Emitter:
         )
         return self.is_own(ref) and self.unread[ref.name] == reads and not any(reads_it)
 
+    def name_calls_of(self, path: str, given: Iterable[g.Ref]) -> None:
+        """Writes calls of a module that are not written yet, but for those in its arguments, before it is called again.
+
+        A run is compared with the model's call by call, so a module's calls must come in the model's order.
+        """
+        for ref, value in list(self.values.items()):
+            is_waiting = value.form == "expr" and self.unread[ref.name] > 0 and ref not in given
+            if is_waiting and any(_are_of_one(path, other) for other in value.calls):
+                self.name_it(ref)
+
     def write(self, *statements: Code) -> None:
         self.body.statements.extend(statements)
 
     def reads_of(self, refs: Iterable[g.Ref]) -> frozenset[Binding]:
         """The variables that an expression over these values reads."""
         return frozenset(binding for ref in refs for binding in self.values[ref].reads)
+
+    def calls_of(self, refs: Iterable[g.Ref]) -> frozenset[str]:
+        """The modules that are called where these values are evaluated."""
+        return frozenset(path for ref in refs for path in self.values[ref].calls)
 
     def times_read(self, ref: g.Ref) -> int:
         """How often the module reads a value, its own outputs included."""
@@ -166,6 +184,11 @@ class Emitter:
             self.sizes |= dim.symbols()
             return size_code(dim.expr, lambda value: self.slot(value, None))
         return code("1") if dim == 1 else self.slot(dim, role)
+
+    def signed_size(self, size: g.Sym) -> Code:
+        """A size that may be negative as an i64 expression."""
+        self.sizes |= size.symbols()
+        return signed_code(size.expr, lambda value: self.slot(value, None, "i64"))
 
     def shape(self, dims: Iterable[g.Dim]) -> Code:
         """Sizes as an argument that candle takes for a shape."""
@@ -191,6 +214,11 @@ class Emitter:
 def shape_of(sizes: list[Code]) -> Code:
     """Sizes as an argument that candle takes for a shape: a tuple of up to five, or a Vec."""
     return tuple_of(sizes) if len(sizes) <= 5 else code("vec![{}]", joined(", ", sizes))
+
+
+def _are_of_one(path: str, other: str) -> bool:
+    """Whether two paths are the same, or one is inside the other."""
+    return path == other or path.startswith(f"{other}.") or other.startswith(f"{path}.")
 
 
 def _count_reads(module: g.Module) -> Counter[str]:

@@ -6,8 +6,9 @@ equal, they share a struct, and `settling` decides what each number is in it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from torchport.capture import graph as g
 from torchport.targets.base import Todo
@@ -17,7 +18,7 @@ from torchport.targets.candle.config import Config
 from torchport.targets.candle.layers import is_layer
 from torchport.targets.candle.module import write_module
 from torchport.targets.candle.module.scope import is_flow_layer
-from torchport.targets.candle.settling import Settled, settle
+from torchport.targets.candle.settling import Member, Settled, settle
 from torchport.targets.candle.struct import Placed, Struct
 
 
@@ -27,53 +28,78 @@ class Group:
 
     struct: Struct
     keys: list[str]
+    """The modules of the graph that is written."""
     body: Body
     settled: Settled
 
 
 class Library:
-    """All structs of a generated file, those that hold no other first."""
+    """All structs of a generated file, those that hold no other first.
 
-    def __init__(self, graph: g.Graph, config: Config, checks: str):
-        self.graph = graph
-        self.placed: dict[str, Placed] = {}
-        """Module key → its struct. Control flow is in the struct of the module that runs it."""
-        self.groups: list[Group] = []
+    The model may be given as several graphs, captured at other sizes: modules of all of them share structs, and only
+    those of the first are written.
+    """
+
+    def __init__(self, graphs: Sequence[g.Graph], config: Config, checks: str):
+        self.graphs, self.graph = graphs, graphs[0]
+        self._placed: list[dict[str, Placed]] = [{} for _ in graphs]
+        self._groups: list[Group] = []
         self.todos: list[Todo] = []
-        for keys in _levels(graph):
+        levels = zip_longest(*(list(_levels(graph)) for graph in graphs), fillvalue=[])
+        for keys in levels:
             self._add_level(keys, config, checks)
 
+    @property
+    def placed(self) -> dict[str, Placed]:
+        """Module key → its struct. Control flow is in the struct of the module that runs it."""
+        return self._placed[0]
+
+    @property
+    def groups(self) -> list[Group]:
+        return [group for group in self._groups if group.keys]
+
     def group_of(self, key: str) -> Group:
-        return self.groups[self.placed[key].struct.name.index]
+        return self._groups[self.placed[key].struct.name.index]
 
-    def _add_level(self, keys: list[str], config: Config, checks: str) -> None:
-        alike: dict[Hashable, dict[str, Body]] = {}
-        for key in keys:
-            module = self.graph.modules[key]
-            body = write_module(self.graph, module, self.placed, checks)
-            self.todos += body.todos
-            alike.setdefault((module.type, _fingerprint(body)), {})[key] = body
-        for bodies in alike.values():
-            self._add_group(bodies, config)
+    def alike(self) -> list[g.Graph]:
+        """The graphs that became the same code as the first."""
+        root = self.placed[""].struct
+        return [
+            graph
+            for graph, placed in zip(self.graphs, self._placed, strict=True)
+            if placed[""].struct == root
+        ]
 
-    def _add_group(self, bodies: dict[str, Body], config: Config) -> None:
-        modules = [self.graph.modules[key] for key in bodies]
-        body, module = next(iter(bodies.values())), modules[0]
-        instances = [instance.numbers for instance in bodies.values()]
-        settled = settle(body, modules, instances, config)
+    def _add_level(self, keys: Sequence[list[str]], config: Config, checks: str) -> None:
+        alike: dict[Hashable, list[Member]] = {}
+        for size, (graph, own) in enumerate(zip(self.graphs, keys, strict=True)):
+            for key in own:
+                module = graph.modules[key]
+                body = write_module(graph, module, self._placed[size], checks)
+                self.todos += body.todos if size == 0 else []
+                alike.setdefault((module.type, _fingerprint(body)), []).append(Member(size, module, body))
+        for members in alike.values():
+            self._add_group(members, config)
+
+    def _add_group(self, members: list[Member], config: Config) -> None:
+        body, module = members[0].body, members[0].module
+        settled = settle(members, len(self.graphs), config)
         struct = Struct(
-            StructName(len(self.groups)),
+            StructName(len(self._groups)),
             inputs=len(module.inputs),
             outputs=len(module.outputs),
             sizes=tuple(body.given_sizes),
             params=tuple(settled.params),
             uses_config=settled.uses_config,
         )
-        self.groups.append(Group(struct, list(bodies), body, settled))
-        for key, numbers in zip(bodies, instances, strict=True):
-            self.placed[key] = Placed(struct, [numbers[slot].value for slot in settled.sources])
-            flows = [n.target for n in self.graph.modules[key].nodes if is_flow_layer(self.graph.modules, n)]
-            self.placed |= {flow: self.placed[key] for flow in flows if flow is not None}
+        keys = [member.module.key for member in members if member.size == 0]
+        self._groups.append(Group(struct, keys, body, settled))
+        for member in members:
+            values = [member.body.numbers[slot].value for slot in settled.sources]
+            modules = self.graphs[member.size].modules
+            flows = [node.target for node in member.module.nodes if is_flow_layer(modules, node)]
+            keys_here = [member.module.key, *(key for key in flows if key is not None)]
+            self._placed[member.size] |= dict.fromkeys(keys_here, Placed(struct, values))
 
 
 def _fingerprint(body: Body) -> Hashable:

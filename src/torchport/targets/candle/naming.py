@@ -9,10 +9,11 @@ from torchport.targets.candle.code import InputName, StructName
 from torchport.targets.candle.layers.table import RUNTIME_TYPES
 from torchport.targets.candle.library import Group, Library
 
+IMPORTED = ("DType", "Device", "Module", "Probe", "Result", "Tensor", "VarBuilder")
+"""What generated files may import from candle and the runtime crate, beside the types of layers."""
+
 _CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
-_TAKEN = frozenset(
-    {"Config", "Result", "Tensor", "Module", "Vec", "Probe", "VarBuilder", "Self", *RUNTIME_TYPES}
-)
+_TAKEN = frozenset({"Config", *IMPORTED, *RUNTIME_TYPES, *rust.PRELUDE})
 
 
 def struct_names(library: Library) -> dict[StructName, str]:
@@ -63,7 +64,7 @@ def input_names(library: Library) -> dict[StructName, list[str]]:
                 here = names[group.struct.name]
                 visit(library.group_of(call.key), [_wish(argument, here) for argument in call.arguments])
 
-    visit(library.group_of(""), [rust.snake(item.name) for item in library.graph.root.inputs])
+    visit(library.group_of(""), rust.distinct(item.name for item in library.graph.root.inputs))
     return names
 
 
@@ -80,9 +81,6 @@ def _inputs_of(library: Library, group: Group, wishes: list[str]) -> list[str]:
     for item, wish in zip(module.inputs, wishes, strict=True):
         is_plain = module.key != "" and (len(wishes) == 1 or not wish) and item.meta.is_float
         name = "xs" if is_plain else rust.snake(wish or "xs")
-        unique, number = name, 2
-        while unique in chosen or unique in variables:
-            unique = "xs" if "xs" not in chosen and "xs" not in variables else f"{name}_{number}"
-            number += 1
-        chosen.append(unique)
+        taken = variables.union(chosen)
+        chosen.append(rust.unique("xs" if name in taken else name, taken.__contains__))
     return chosen

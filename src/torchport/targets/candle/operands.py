@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from torchport.capture import graph as g
 from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args, shown
 from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, call, code, slice_of
 from torchport.targets.candle.emit import Emitter
+from torchport.targets.candle.sizes import may_be_negative
 
 
 def same_dtype(before: str, after: str) -> bool:
@@ -27,15 +30,25 @@ _CANDLE_CONVERTS = frozenset({"bool", "int64", "int32", "uint8"})
 
 
 def converted(e: Emitter, arg: g.Ref, dtype: str) -> Code:
-    """The value converted to a dtype, as an expression that a method can be called on."""
+    """The value converted to a dtype, as an expression that a method can be called on.
+
+    From float64, torch rounds to float32 on the way to narrower floats, and candle does not.
+    """
     before = e.meta(arg).dtype
     if same_dtype(before, dtype):
         return e.receiver(arg)
     if dtype == "bool":
         return call("ops::to_bool", e.ref(arg))
-    if dtype in g.FLOATS and (before in g.FLOATS or before in _CANDLE_CONVERTS):
+    twice = before == "float64" and dtype in ("float16", "bfloat16")
+    if dtype in g.FLOATS and (before in g.FLOATS or before in _CANDLE_CONVERTS) and not twice:
         return e.receiver(arg).method("to_dtype", dtype_word(dtype))
     return call("ops::to_dtype", e.ref(arg), dtype_word(dtype))
+
+
+def must_be_float(e: Emitter, arg: g.Ref) -> None:
+    """Raises for integers, where torch has a kernel for them and the runtime crate has none."""
+    if not e.meta(arg).is_float:
+        raise Unsupported(f"of {e.meta(arg).dtype}, which the runtime crate computes for floating point only")
 
 
 def dtype_word(dtype: str) -> str:
@@ -73,6 +86,9 @@ _LARGEST = 2**63 - 1
 def number(e: Emitter, value: Any, role: str | None, kind: str = "f64") -> Code:
     """A number of Python, or a free size, as a number of a Rust type."""
     if isinstance(value, g.Sym):
+        if kind != "usize" and may_be_negative(value.expr):
+            signed = e.signed_size(value)
+            return signed if kind == "i64" else code("({}) as {}", signed, kind)
         size = e.size(value)
         if kind == "usize":
             return size
@@ -82,6 +98,19 @@ def number(e: Emitter, value: Any, role: str | None, kind: str = "f64") -> Code:
     if kind == "f64" and isinstance(value, int) and value != _LARGEST and int(float(value)) != value:
         raise Unsupported(f"{role or 'a number'}={value} is not exact in 64-bit floating point")
     return e.slot(int(value) if isinstance(value, bool) else value, role, kind)
+
+
+def integer(e: Emitter, value: Any, role: str, dtype: str) -> Code:
+    """A whole number, or a free size, for tensors of an integer dtype, which wraps it as torch does."""
+    if isinstance(value, g.Sym):
+        return number(e, value, role, "i64")
+    if not isinstance(value, int):
+        raise Unsupported(f"{role}={shown(value)} is not a whole number")
+    info = torch.iinfo(getattr(torch, dtype))
+    lowest = -info.max if info.min == 0 else info.min
+    if not lowest <= value <= info.max:
+        raise Unsupported(f"{role}={value} is out of range for {dtype}")
+    return e.slot(value % (info.max + 1) if info.min == 0 else int(value), role, "i64")
 
 
 def numbers(e: Emitter, values: list[int], role: str) -> Code:

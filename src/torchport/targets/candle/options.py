@@ -14,12 +14,16 @@ Checks = Literal["none", "layers", "ops"]
 class CandleOptions(Options):
     checks: Checks = "layers"
     """What the generated code shows to a checker: nothing, every layer, or every operation as well."""
-    hints: dict[str, int | float] = Field(default_factory=dict)
-    """Names for sizes whose value alone is ambiguous."""
+    hints: dict[str, int | float | list[str]] = Field(default_factory=dict)
+    """Names for sizes, by their value or by the weight axes that they are."""
 
     @property
     def records_operations(self) -> bool:
         return self.checks == "ops"
+
+    @property
+    def names_sizes(self) -> bool:
+        return True
 
     def watching_operations(self) -> Self:
         return self.model_copy(update={"checks": "ops", "hints": {}})

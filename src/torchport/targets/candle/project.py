@@ -78,7 +78,8 @@ fn main() -> Result<()> {{
         VarBuilder::from_mmaped_safetensors(&[&options.weights], DType::F32, &device)?
     }};
     let model = {model}::new(&config, vb)?;
-    options.run(&[{names}], &device, |inputs| {{
+    let inputs = {inputs};
+    options.run(&inputs, &device, |inputs| {{
         {call}
     }})
 }}
@@ -120,12 +121,12 @@ def _main(generated: Generated, crate: str) -> str:
     if generated.outputs == 1:
         call = f"Ok(vec![model.forward({args})?])"
     else:
-        names = ", ".join(f"output_{i}" for i in range(generated.outputs))
-        call = f"let ({names}) = model.forward({args})?;\n        Ok(vec![{names}])"
+        names = [f"output_{i}" for i in range(generated.outputs)]
+        call = f"let {rust.tensors(names)} = model.forward({args})?;\n        Ok(vec![{', '.join(names)}])"
     text = MAIN_RS.format(
         model=generated.model,
         crate=crate,
-        names=", ".join(f'"{name}"' for name in generated.inputs),
+        inputs=_inputs(generated),
         call=call,
     )
     if generated.is_plain:
@@ -133,6 +134,19 @@ def _main(generated: Generated, crate: str) -> str:
             "use candle::{DType, Device, Result};", "use candle::{DType, Device, Module, Result};"
         )
     return text
+
+
+def _inputs(generated: Generated) -> str:
+    """The table of what the model takes; only the names if a dtype is among them that candle lacks."""
+    if not generated.inputs:
+        return '[""; 0]'
+    forms = [form for form in generated.input_forms if form is not None]
+    rows = [f'"{name}"' for name in generated.inputs]
+    if len(forms) == len(rows):
+        rows = [
+            f'({name}, DType::{dtype}, "[{shape}]")' for name, (dtype, shape) in zip(rows, forms, strict=True)
+        ]
+    return f"[{', '.join(rows)}]"
 
 
 def format_rust(source: str) -> str:

@@ -10,6 +10,7 @@ from string import Template
 
 from torchport.files import write_atomically
 from torchport.targets.base import Repro
+from torchport.targets.candle import rust
 from torchport.targets.candle.build import shared_runtime
 from torchport.targets.candle.project import crate_name, format_rust
 from torchport.trace.plan import input_key, output_keys
@@ -96,7 +97,7 @@ def candidate(inputs, here):
 
 def write_repro(
     project: Project,
-    config: Mapping[str, int | float],
+    config: Mapping[str, int | float | list[int | float]],
     golden: Path,
     limits: Sequence[float],
     *,
@@ -112,7 +113,11 @@ def write_repro(
 
 
 def _test(
-    project: Project, config: Mapping[str, int | float], golden: Path, limits: Sequence[float], is_plain: bool
+    project: Project,
+    config: Mapping[str, int | float | list[int | float]],
+    golden: Path,
+    limits: Sequence[float],
+    is_plain: bool,
 ) -> str:
     with Trace(golden) as recorded:
         root = recorded.root or ""
@@ -130,7 +135,7 @@ def _test(
             f'let {name} = recording.golden("{input_key(root, index)}")?;'
             for index, name in enumerate(project.inputs)
         ),
-        outputs=outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})",
+        outputs=rust.tensors(outputs),
         arguments=", ".join(f"&{name}" for name in project.inputs),
         checks="".join(checks),
     )
@@ -145,5 +150,7 @@ def _float(value: float) -> str:
     return f"{value:.6e}"
 
 
-def _number(value: int | float) -> str:
+def _number(value: int | float | list[int | float]) -> str:
+    if isinstance(value, list):
+        return f"vec![{', '.join(map(_number, value))}]"
     return _float(value) if isinstance(value, float) else str(value)

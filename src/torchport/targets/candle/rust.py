@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterable, Sequence
 
 _KEYWORDS = """
     as async await box break const continue crate do dyn else enum extern false final fn for gen if impl in let
@@ -11,6 +12,13 @@ _KEYWORDS = """
     unsafe unsized use virtual where while yield abstract become override
 """
 KEYWORDS = frozenset(_KEYWORDS.split())
+_PRELUDE = """
+    AsMut AsRef Box Clone Copy Default DoubleEndedIterator Drop Eq Err ExactSizeIterator Extend Fn FnMut FnOnce From
+    FromIterator Into IntoIterator Iterator None Ok Option Ord PartialEq PartialOrd Result Self Send Sized Some String
+    Sync ToOwned ToString TryFrom TryInto Unpin Vec
+"""
+PRELUDE = frozenset(_PRELUDE.split())
+"""Names that every file knows without an import; a struct of that name would hide what generated code means."""
 DTYPES = {
     "float16": "F16",
     "bfloat16": "BF16",
@@ -66,6 +74,21 @@ def float_literal(value: float) -> str:
     return text if "e" in text or "." in text else text + ".0"
 
 
+_MOST_IN_A_TUPLE = 7
+"""clippy calls a type with more parts too complex."""
+
+
+def tensors(names: Sequence[str]) -> str:
+    """What a `forward` returns, as an expression or a pattern: one tensor, a tuple, or an array of many."""
+    if len(names) == 1:
+        return names[0]
+    return f"({', '.join(names)})" if len(names) <= _MOST_IN_A_TUPLE else f"[{', '.join(names)}]"
+
+
+def tensors_type(count: int) -> str:
+    return tensors(["Tensor"] * count) if count <= _MOST_IN_A_TUPLE else f"[Tensor; {count}]"
+
+
 def snake(name: str) -> str:
     """A legal snake-case identifier for any Python name."""
     text = re.sub(r"[^0-9A-Za-z_]", "_", name)
@@ -74,6 +97,23 @@ def snake(name: str) -> str:
     if text[0].isdigit():
         text = f"layer_{text}"
     return f"{text}_" if text in KEYWORDS else text
+
+
+def unique(name: str, is_taken: Callable[[str], bool]) -> str:
+    """A legal snake-case identifier for a Python name, with a number if it is taken."""
+    base, number = snake(name), 2
+    found = base
+    while is_taken(found):
+        found, number = f"{base.rstrip('_')}_{number}", number + 1
+    return found
+
+
+def distinct(names: Iterable[str]) -> list[str]:
+    """A legal snake-case identifier for each of some Python names, which may be equal when they are written so."""
+    found: list[str] = []
+    for name in names:
+        found.append(unique(name, found.__contains__))
+    return found
 
 
 def camel(name: str) -> str:

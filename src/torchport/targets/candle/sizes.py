@@ -1,8 +1,13 @@
-"""A size that depends on free dimensions, as an expression of Rust over the variables that hold these dimensions."""
+"""A size that depends on free dimensions, as an expression of Rust over the variables that hold these dimensions.
+
+The length of something is a `usize`. What is only counted with, such as the bound of a slice or a factor, is an `i64`,
+because a difference may be negative where an input is short.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from torchport.capture import graph as g
 from torchport.targets.candle.body import Unsupported
@@ -13,36 +18,115 @@ Digits = Callable[[int], Code]
 
 
 def size_code(expr: g.Expr, digits: Digits) -> Code:
-    return _with_parentheses(expr, digits).without_outer_parentheses()
+    """A size as a `usize`."""
+    return _Unsigned(digits).operand(expr).without_outer_parentheses()
 
 
-def _with_parentheses(expr: g.Expr, digits: Digits) -> Code:
-    if isinstance(expr, str):
-        return as_code(expr)
-    if isinstance(expr, int):
-        return digits(expr)
-    operation, operands = expr[0], expr[1:]
-    if operation == "add":
-        return _sum(expr, digits)
-    if operation in ("max", "min"):
-        first, *rest = (_with_parentheses(operand, digits) for operand in operands)
-        return joined("", [first, *(code(".{}({})", operation, other) for other in rest)])
-    if operation == "pow":
-        return code("{}.pow({})", _with_parentheses(operands[0], digits), operands[1])
-    if any(_negated(operand) for operand in operands):
-        raise Unsupported(f"the size {expr} has a negative factor")
-    sign = {"mul": " * ", "floordiv": " / ", "mod": " % "}[operation]
-    return code("({})", joined(sign, (_with_parentheses(operand, digits) for operand in operands)))
+def signed_code(expr: g.Expr, digits: Digits) -> Code:
+    """A size as an `i64`."""
+    return _Signed(digits).operand(expr).without_outer_parentheses()
 
 
-def _sum(expr: tuple[g.Expr, ...], digits: Digits) -> Code:
-    """A sum in which what is subtracted comes last, because a usize cannot be negative on the way."""
-    operands = expr[1:]
-    plus = [_with_parentheses(operand, digits) for operand in operands if not _negated(operand)]
-    minus = [_with_parentheses(operand, digits) for operand in map(_negated, operands) if operand]
-    if not plus:
-        raise Unsupported(f"the size {expr} is negative")
-    return code("({})", joined(" - ", [joined(" + ", plus), *minus]))
+def may_be_negative(expr: g.Expr) -> bool:
+    """Whether something is subtracted in a size."""
+    return isinstance(expr, tuple) and any(
+        _negated(operand) is not None or may_be_negative(operand) for operand in expr[1:]
+    )
+
+
+@dataclass(frozen=True)
+class _Unsigned:
+    digits: Digits
+
+    def operand(self, expr: g.Expr) -> Code:
+        """An expression between operators, in parentheses if it needs them."""
+        if isinstance(expr, str):
+            return self.symbol(expr)
+        if isinstance(expr, int):
+            return self.digits(expr)
+        operation, operands = expr[0], expr[1:]
+        match operation:
+            case "add":
+                plus, minus = self.terms(expr)
+                return code("({})", joined(" - ", [plus.without_outer_parentheses(), *minus]))
+            case "mul":
+                return code("({})", joined(" * ", map(self.factor, operands)))
+            case "max" | "min":
+                return self.extreme(operation, operands)
+            case "pow":
+                return code("{}.pow({})", self.receiver(operands[0]), operands[1])
+            case _:
+                return self.quotient(operation, *operands)
+
+    def symbol(self, name: str) -> Code:
+        return as_code(name)
+
+    def receiver(self, expr: g.Expr) -> Code:
+        """An expression in front of a method."""
+        return self.operand(expr)
+
+    def argument(self, expr: g.Expr) -> Code:
+        return self.operand(expr).without_outer_parentheses()
+
+    def factor(self, expr: g.Expr) -> Code:
+        if _negated(expr):
+            raise Unsupported(f"the size {expr} is negative")
+        return self.operand(expr)
+
+    def terms(self, expr: tuple[g.Expr, ...]) -> tuple[Code, list[Code]]:
+        """What is added in a sum, in parentheses if it is several, and each operand that is subtracted."""
+        operands = expr[1:]
+        plus = [self.operand(operand) for operand in operands if not _negated(operand)]
+        minus = [self.operand(operand) for operand in map(_negated, operands) if operand]
+        if not plus:
+            raise Unsupported(f"the size {expr} is negative")
+        return code("({})" if len(plus) > 1 else "{}", joined(" + ", plus)), minus
+
+    def extreme(self, operation: str, operands: tuple[g.Expr, ...]) -> Code:
+        """The larger or the smaller of some sizes, the numbers last. Beside a number, a difference may be negative."""
+        numbers = [operand for operand in operands if isinstance(operand, int)]
+        first, *rest = [operand for operand in operands if not isinstance(operand, int)]
+        if operation == "max" and max(numbers, default=-1) >= 0:
+            values = [self.at_least_zero(first), *map(self.at_least_zero, rest)]
+            numbers = [number for number in numbers if number > 0]
+        else:
+            values = [self.receiver(first), *map(self.argument, rest)]
+        values += [self.digits(number) for number in numbers]
+        return joined("", [values[0], *(code(".{}({})", operation, value) for value in values[1:])])
+
+    def at_least_zero(self, expr: g.Expr) -> Code:
+        """A size, or 0 if it is negative."""
+        if not isinstance(expr, tuple) or expr[0] != "add":
+            return self.receiver(expr)
+        plus, minus = self.terms(expr)
+        less = (code(".saturating_sub({})", item.without_outer_parentheses()) for item in minus)
+        return joined("", [plus, *less]) if minus else plus
+
+    def quotient(self, operation: str, above: g.Expr, below: g.Expr) -> Code:
+        sign = {"floordiv": "/", "mod": "%"}[operation]
+        return code("({} {} {})", self.factor(above), sign, self.factor(below))
+
+
+@dataclass(frozen=True)
+class _Signed(_Unsigned):
+    def symbol(self, name: str) -> Code:
+        return code("{} as i64", name)
+
+    def receiver(self, expr: g.Expr) -> Code:
+        return code("({})", self.argument(expr))
+
+    def factor(self, expr: g.Expr) -> Code:
+        return self.operand(expr)
+
+    def at_least_zero(self, expr: g.Expr) -> Code:
+        return code("{}.max(0)", self.receiver(expr))
+
+    def quotient(self, operation: str, above: g.Expr, below: g.Expr) -> Code:
+        """Both round down in Python, which for a positive divisor is what Euclid's division does."""
+        if not isinstance(below, int) or below <= 0:
+            raise Unsupported(f"the size {operation} of {above} and {below} may be negative")
+        method = {"floordiv": "div_euclid", "mod": "rem_euclid"}[operation]
+        return code("{}.{}({})", self.receiver(above), method, self.digits(below))
 
 
 def _negated(expr: g.Expr) -> g.Expr | None:

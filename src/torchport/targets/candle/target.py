@@ -60,7 +60,7 @@ class CandleTarget:
         generated = writer.generate(graph, checks=options.checks, hints=options.hints, model=model)
         if file is not None:
             write_atomically(file, project.format_rust(generated.source))
-        return WrittenCode(generated.model, generated.config, tuple(generated.todos))
+        return WrittenCode(generated.model, generated.config, tuple(generated.todos), tuple(generated.names))
 
     def cached(self, days: float) -> list[Cached]:
         return cache.entries_of(cache.contents(), days)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from torchport.capture import graph as g
-from torchport.targets.base import Todo
+from torchport.errors import UsageError
+from torchport.targets.base import NamedNumber, Todo
 from torchport.targets.candle import ops, rust
 from torchport.targets.candle.code import Code, InputName, Parameter, Part, Slot, StructName
-from torchport.targets.candle.config import Config
+from torchport.targets.candle.config import Config, Hint
 from torchport.targets.candle.layers.table import RUNTIME_TYPES
 from torchport.targets.candle.library import Group, Library
 from torchport.targets.candle.naming import input_names, struct_names
@@ -29,9 +29,13 @@ class Generated:
     """The name of the root's struct."""
     structs: dict[str, str]
     """Module key → the name of its struct, for every module that has one. Layers of the runtime crate have none."""
-    config: dict[str, int | float]
+    config: dict[str, int | float | list[int | float]]
+    names: list[NamedNumber]
+    """The numbers that have a name, each with its reason."""
     todos: list[Todo]
     inputs: list[str]
+    input_forms: list[tuple[str, str] | None]
+    """The dtype and the shape of each input, as Rust and a reader call them; None if candle lacks the dtype."""
     outputs: int
     is_plain: bool
     """Whether the root takes one tensor and gives one, so that its `forward` is that of candle's `Module`."""
@@ -42,11 +46,14 @@ class Generated:
 
 
 def generate(
-    graph: g.Graph, *, checks: str = "layers", hints: dict[str, Any] | None = None, model: str | None = None
+    graph: g.Graph,
+    *,
+    checks: str = "layers",
+    hints: Mapping[str, Hint] | None = None,
+    model: str | None = None,
 ) -> Generated:
     """Writes the Rust for a captured graph. `model` is the name of the root's struct, if not its class's."""
-    config = Config(graph, hints)
-    library = Library(graph, config, checks)
+    config, library = _library(graph, checks, hints)
     names = struct_names(library)
     root = library.placed[""].struct
     if model:
@@ -58,11 +65,47 @@ def generate(
             key: names[library.placed[key].struct.name] for key in graph.modules if key in library.placed
         },
         config=config.fields,
+        names=list(config.reasons.values()),
         todos=library.todos,
-        inputs=[rust.snake(item.name) for item in graph.root.inputs],
+        inputs=rust.distinct(item.name for item in graph.root.inputs),
+        input_forms=[_form(item.meta, graph) for item in graph.root.inputs],
         outputs=len(graph.root.outputs),
         is_plain=root.is_plain,
     )
+
+
+def _form(meta: g.TensorMeta, graph: g.Graph) -> tuple[str, str] | None:
+    dtype = rust.STORED.get(meta.dtype)
+    most = {symbol.name: symbol.high for symbol in graph.symbols}
+
+    def axis(dim: g.Dim) -> str:
+        size = dim.expr if isinstance(dim, g.Sym) else dim
+        if isinstance(size, tuple):
+            return "_"  # It is computed from other sizes, and the model says so itself if it is wrong.
+        high = most.get(size) if isinstance(size, str) else None
+        return str(size) if high is None else f"{size}<={high}"
+
+    return None if dtype is None else (dtype, ", ".join(axis(dim) for dim in meta.shape))
+
+
+def _library(graph: g.Graph, checks: str, hints: Mapping[str, Hint] | None) -> tuple[Config, Library]:
+    """The structs, and the names of numbers, from all sizes of the model that become the same code."""
+    graphs = [graph, *graph.variants]
+    while True:
+        config = Config(graphs, hints)
+        library = Library(graphs, config, checks)
+        alike = library.alike()
+        if len(alike) == len(graphs):
+            break
+        graphs = alike
+    if unused := config.unused_hints():
+        raise UsageError(
+            "TP0109",
+            f"the hint{'s' * (len(unused) > 1)} {', '.join(unused)} fit{'s' * (len(unused) < 2)} no number",
+            fix="`torchport codegen --analyze-only` lists each name with its reason; a hint names a value that is "
+            'there, or places such as "encoder.fc.weight[0]"',
+        )
+    return config, library
 
 
 class _Writer:
@@ -192,7 +235,7 @@ class _Writer:
         names = self.input_names[group.struct.name]
         inputs = "".join(f", {name}: &Tensor" for name in names)
         inputs += "".join(f", {size}: usize" for size in body.given_sizes)
-        result = "Tensor" if body.outputs == 1 else f"({', '.join(['Tensor'] * body.outputs)})"
+        result = rust.tensors_type(body.outputs)
         lines = [self._filled(line, group) for line in body.statements]
         if self._is_probed(group) and names:
             lines.insert(0, f"check!(self.probe => {', '.join(names)});")
@@ -208,6 +251,7 @@ class _Writer:
     # imports
 
     def _imports(self, text: str) -> Iterable[str]:
+        text = _TEXTS.sub("", text)
         candle = [name for name in ("DType", "Device", "Result", "Tensor") if re.search(rf"\b{name}\b", text)]
         if any(group.struct.is_plain or group.body.calls_module_trait for group in self.library.groups):
             candle.append("Module")
@@ -222,6 +266,8 @@ class _Writer:
             yield f"use torchport_runtime::{{{', '.join(runtime)}}};"
 
 
+_TEXTS = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*')
+"""Strings and comments, in which nothing is used."""
 _RUNTIME_USES = {"check": r"\bcheck!", "ops": r"\bops::", "Probe": r"\bProbe\b"}
 """Item of the runtime crate → pattern of code that uses it, for which it must be imported."""
 
@@ -235,9 +281,23 @@ def _allow_many(arguments: int) -> list[str]:
 
 
 def _config_struct(config: Config) -> str:
-    fields = sorted(config.fields.items(), key=lambda item: list(config.known).index(item[0]))
-    lines = [f"    pub {name}: {'f64' if isinstance(v, float) else 'usize'}," for name, v in fields]
+    lines = [f"    pub {name}: {_type_of(value)}," for name, value in config.fields.items()]
     derive = "#[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]"
+    notes = [f"/// {line}" for line in _notes(config)]
     if not lines:
-        return f"{derive}\npub struct Config {{}}"
-    return "\n".join([derive, "pub struct Config {", *lines, "}"])
+        return "\n".join([*notes, derive, "pub struct Config {}"])
+    return "\n".join([*notes, derive, "pub struct Config {", *lines, "}"])
+
+
+def _type_of(value: int | float | list[int | float]) -> str:
+    if isinstance(value, list):
+        return f"Vec<{_type_of(value[0])}>"
+    return "f64" if isinstance(value, float) else "usize"
+
+
+def _notes(config: Config) -> Iterable[str]:
+    """What a reader must know who wants to change a size."""
+    if not config.is_proven:
+        yield "Sizes that are not here are fixed: what follows from them is not known."
+    for item in config.unexplained:
+        yield f"{item.value} in `{item.place}` is fixed, and is another at other sizes."

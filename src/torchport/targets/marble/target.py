@@ -173,9 +173,11 @@ class MarbleArtifact:
 
             has_operations = any(operation_of(key) is not None for key in follower.golden)
             try:
-                self.compute(inputs, follower.watch, watch_operations if has_operations else _as_it_is)
+                watching = watch_operations if has_operations else _as_it_is
+                outputs = self.compute(inputs, follower.watch, watching)
             except Exception as error:  # An operation raises whatever torch raises for it.
                 return Stopped(message=f"{type(error).__name__}: {error}")
+            follower.returned(outputs, str(self.folder / STRUCTURE))
         return None
 
     def compute(

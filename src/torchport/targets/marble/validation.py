@@ -100,6 +100,7 @@ def validate(
         named,
         name=core.graph.name,
         dynamic={},
+        variants=False,
         decompose=lambda operation: operation not in RECIPES,
     )
     if not capture.has_values:
@@ -146,7 +147,7 @@ def _compared(
         if capture.truth:
             write_tensors(files["truth"], capture.truth, metadata)
         for mode in _MODES:
-            with Follower(files["golden"], mode, files[mode]) as follower:
+            with Follower(files["golden"], mode, files[mode], notes_calls=False) as follower:
                 _follow(core, inputs, by, follower, root, plan)
         known = {_renamed(key, root, plan.root) for key in _keys(core)} | set(plan.calls[plan.root].outputs)
         calls, events, uncompared = _with_borders(plan, known)
@@ -177,6 +178,7 @@ def _follow(
         raise NeuronError("TP0905", f"the model gives {len(keys)} tensors, and the graph {len(outputs)}")
     for key, value in zip(keys, outputs, strict=True):
         follower.watch(key, value.cpu())
+    follower.returned([value.cpu() for value in outputs])
 
 
 def _keys(core: Core) -> list[str]:

@@ -135,9 +135,10 @@ class TorchArtifact:
         with Follower(golden, mode, record) as follower:
             nodes = any(operation_of(key) is not None for key in follower.golden)
             try:
-                Interpreter(graph, weights, plan, follower.watch, nodes=nodes).run(inputs)
+                outputs = Interpreter(graph, weights, plan, follower.watch, nodes=nodes).run(inputs)
             except Exception as error:  # An operation raises whatever torch raises for it.
                 return Stopped(message=f"{type(error).__name__}: {error}")
+            follower.returned(outputs, str(self.folder / GRAPH))
         return None
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
-from .table import Table, finite, ints, randn, special
+from .table import Table, finite, ints, randn, special, values
 
 table = Table("layers")
 layer = table.layer
@@ -29,8 +29,27 @@ layer(
 layer("bilinear", lambda: nn.Bilinear(5, 6, 4), randn(3, 5), randn(3, 6))
 layer("embedding", lambda: nn.Embedding(7, 4), ints(0, 7, 2, 3))
 layer("embedding_padding", lambda: nn.Embedding(7, 4, padding_idx=0), ints(0, 7, 2, 3))
+layer("embedding_max_norm", lambda: nn.Embedding(7, 4, max_norm=1.5), values([[1, 5, 1], [0, 2, 5]]))
+layer("embedding_max_norm_1", lambda: nn.Embedding(7, 4, max_norm=2.0, norm_type=1.0), ints(0, 7, 5))
 layer("embedding_bag", lambda: nn.EmbeddingBag(7, 4), ints(0, 7, 2, 3))
 layer("embedding_int32", lambda: nn.Embedding(7, 4), ints(0, 7, 6, dtype=torch.int32))
+
+
+class Counter(nn.Module):
+    """Reads a buffer after it was raised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.count += 1
+        self.seen.add_(x.sum(0))
+        return x * self.count, self.seen / self.count
+
+
+layer("counter", Counter, randn(4, 3))
 
 # convolution
 _SIZES = {1: (9,), 2: (7, 6), 3: (5, 6, 4)}

@@ -11,7 +11,10 @@ def linear(leaf: LeafModule) -> RuntimeLayer:
     leaf.must_read_input(a, "input")
     out_features, in_features = leaf.weight(a, "weight")
     suffix = "" if leaf.has_weight(a, "bias") else "_no_bias"
-    sizes = [leaf.number(in_features, "in_features"), leaf.number(out_features, "out_features")]
+    sizes = [
+        leaf.number(in_features, "in_features", axis_of=("weight", 1)),
+        leaf.number(out_features, "out_features", axis_of=("weight", 0)),
+    ]
     return RuntimeLayer("Linear", constructor(f"linear{suffix}", *sizes))
 
 
@@ -20,5 +23,8 @@ def embedding(leaf: LeafModule) -> RuntimeLayer:
     a = leaf.args("aten.embedding.default")
     leaf.must_read_input(a, "indices")
     count, size = leaf.weight(a, "weight")
-    sizes = [leaf.number(count, "num_embeddings"), leaf.number(size, "embedding_dim")]
+    sizes = [
+        leaf.number(count, "num_embeddings", axis_of=("weight", 0)),
+        leaf.number(size, "embedding_dim", axis_of=("weight", 1)),
+    ]
     return RuntimeLayer("Embedding", constructor("embedding", *sizes))

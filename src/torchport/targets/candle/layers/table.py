@@ -107,8 +107,15 @@ class LeafModule:
         if len(self.module.inputs) != 1 or a[name] != g.Ref(self.module.inputs[0].name):
             raise NotALayer
 
-    def number(self, value: int | float, role: str, kind: str = "usize") -> Code:
-        return self.emitter.slot(value, role, kind, new=True)
+    def number(
+        self, value: int | float, role: str, kind: str = "usize", *, axis_of: tuple[str, int] | None = None
+    ) -> Code:
+        """A number that the constructor reads; `axis_of` is the weight and the axis that it is the length of."""
+        place = None
+        if axis_of is not None:
+            weight, axis = axis_of
+            place = f"{self.module.path}.{weight}[{axis}]" if self.module.path else f"{weight}[{axis}]"
+        return self.emitter.slot(value, role, kind, new=True, place=place)
 
     def numbers(self, values: list[int], role: str) -> Code:
         """Numbers of one role as an array."""

@@ -11,7 +11,17 @@ from dataclasses import dataclass, replace
 
 from torchport.capture import graph as g
 from torchport.targets.candle.body import Value
-from torchport.targets.candle.code import Code, Parameter, Piece, as_code, call, code, joined, tuple_of
+from torchport.targets.candle.code import (
+    Code,
+    Parameter,
+    Piece,
+    as_code,
+    call,
+    code,
+    joined,
+    tensors_of,
+    tuple_of,
+)
 from torchport.targets.candle.emit import FALLBACK, Emitter
 from torchport.targets.candle.module.scope import Scope, needed_part, read_inputs
 
@@ -73,7 +83,7 @@ def _checked(e: Emitter, node: g.Node, flow: g.Node, write_nodes: WriteNodes) ->
         _declared(e, g.Ref(node.name, index), _result_name(e.graph, flow, ref.index))
         for index, ref in enumerate(layer.outputs)
     ]
-    result = code("check!(self.{}, {})?", probe, tuple_of(value.code for value in results))
+    result = code("check!(self.{}, {})?", probe, tensors_of(value.code for value in results))
     e.write(_lines(code("let {} = {{", _pattern(variables)), *scope.lines, result, "};"))
     return variables
 
@@ -160,7 +170,7 @@ def _cond(flow: _Flow) -> list[Value]:
     branches = []
     for role in ("true", "false"):
         branch = flow.block(needed_part(flow.body(role), flow.wanted), values)
-        branches.append(_block_lines(branch, tuple_of(branch.given_away(branch.module.outputs))))
+        branches.append(_block_lines(branch, tensors_of(branch.given_away(branch.module.outputs))))
     flow.count_as_read([predicate, *operands])
     results = [flow.result(index) for index in flow.wanted]
     head = code("let {} = if {} {{", _pattern(results), condition)
@@ -381,7 +391,7 @@ def _names(values: Iterable[Value]) -> list[str]:
 
 
 def _pattern(values: Sequence[Value]) -> Code:
-    return tuple_of(value.code for value in values)
+    return tensors_of(value.code for value in values)
 
 
 def _lines(*lines: Piece) -> Code:

@@ -38,7 +38,12 @@ def _add_field(e: Emitter, weight: g.Weight, full_name: str) -> str:
 
 def _read(e: Emitter, weight: g.Weight, full_name: str, local: str, builder: Code) -> Code:
     """The expression that reads a weight from the VarBuilder."""
-    shape = tuple_of([e.slot(int(d), "size", new=True) for d in weight.meta.shape])  # type: ignore[arg-type]
+    shape = tuple_of(
+        [
+            e.slot(int(d), "size", new=True, place=f"{full_name}[{axis}]")  # type: ignore[arg-type]
+            for axis, d in enumerate(weight.meta.shape)
+        ]
+    )
     if weight.meta.dtype == "float32":
         return code('{}.get({}, "{}")?', builder, shape, local)
     dtype = rust.STORED.get(weight.meta.dtype)

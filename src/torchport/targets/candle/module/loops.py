@@ -61,16 +61,19 @@ def write_loop(e: Emitter, children: Mapping[str, Child], loop: Loop) -> None:
     child = children[loop.vector.keys[0]]
     for arg in _other_arguments(first, loop.carried):
         e.name_if_expression(arg)
+    for key in loop.vector.keys:
+        e.name_calls_of(g.path_of(key), first.args)
     note_call(e, first)
     start = e.values[first.args[loop.carried]]
     _count_as_read(e, loop.calls)
     begin = _first_value(e, first.args[loop.carried])
-    name, reads = _declare_beside(e, first.args, last.hint or start.hint or FALLBACK)
+    (name, reads), (item, _) = _declare_beside(
+        e, first.args, last.hint or start.hint or FALLBACK, _item_name(loop.vector.name)
+    )
     arguments = [e.values[arg].reference for arg in first.args]
     arguments[loop.carried] = code("&{}", name)
     arguments += child.given_sizes(e)
     e.body.calls_module_trait |= child.is_plain
-    item = _item_name(loop.vector.name)
     e.write(
         code("let mut {} = {};", name, begin),
         code("for {} in &self.{} {{", item, loop.vector.name),
@@ -92,18 +95,22 @@ def _count_as_read(e: Emitter, calls: Sequence[g.Node]) -> None:
 def _first_value(e: Emitter, arg: g.Ref) -> Code:
     """The value that the loop's variable starts with: the value itself if nothing else reads it, else a clone."""
     value = e.values[arg]
-    is_free = value.form == "expr" or (value.form == "owned" and e.unread[arg.name] == 0)
+    is_read_again = e.unread[arg.name] > 0 or any(e.is_live(name) for name, _ in value.reads)
+    is_free = value.form == "expr" or (value.form == "owned" and not value.is_field and not is_read_again)
     return value.code if is_free else value.code.cloned
 
 
-def _declare_beside(e: Emitter, args: Sequence[g.Ref], name: str) -> tuple[str, frozenset[Binding]]:
-    """A variable that hides none of the values which the loop still reads."""
+def _declare_beside(
+    e: Emitter, args: Sequence[g.Ref], name: str, item: str
+) -> tuple[tuple[str, frozenset[Binding]], tuple[str, frozenset[Binding]]]:
+    """The variables of a loop, which hide none of the values that it still reads."""
     for arg in args:
         e.unread[arg.name] += 1
-    declared = e.declare(name)
+    carried = e.declare(name)
+    walking = e.declare(item, beside=[carried[0]])
     for arg in args:
         e.unread[arg.name] -= 1
-    return declared
+    return carried, walking
 
 
 def _item_name(vector: str) -> str:

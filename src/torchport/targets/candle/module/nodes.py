@@ -10,7 +10,7 @@ from torchport.targets.base import Todo
 from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported, Value
-from torchport.targets.candle.code import Code, as_code, call, code, joined
+from torchport.targets.candle.code import Code, as_code, call, code, tensors_of
 from torchport.targets.candle.emit import FALLBACK, Emitter
 from torchport.targets.candle.module.child import Child, note_call
 from torchport.targets.candle.module.flow import write_flow
@@ -45,13 +45,16 @@ def _write_node(e: Emitter, children: Mapping[str, Child], node: g.Node) -> None
         write_flow(e, node, lambda scope: write_nodes(scope, {}))
         return
     refs = list(g.refs([node.args, node.kwargs]))
+    called = frozenset({g.path_of(node.target)}) if node.target is not None else frozenset()
+    for path in called:
+        e.name_calls_of(path, refs)
     outputs = _call_child(e, children, node) if node.op == g.CALL else _operation(e, node)
-    reads = e.reads_of(refs)
+    reads, calls = e.reads_of(refs), e.calls_of(refs) | called
     if isinstance(outputs, Several):
         _destructure(e, node, outputs.code)
     else:
         for index, output in enumerate(outputs):
-            e.values[g.Ref(node.name, index)] = Value(output, "expr", reads, node.hint)
+            e.values[g.Ref(node.name, index)] = Value(output, "expr", reads, node.hint, calls)
     for ref in refs:
         e.unread[ref.name] -= 1
     if not isinstance(outputs, Several):
@@ -87,7 +90,7 @@ def _destructure(e: Emitter, node: g.Node, value: Code) -> None:
         name, reads = e.declare(_output_name(node, index))
         e.values[ref] = Value(as_code(name), "owned", reads)
         names.append(name)
-    e.write(code("let ({}) = {};", joined(", ", names), value))
+    e.write(code("let {} = {};", tensors_of(names), value))
 
 
 def _output_name(node: g.Node, index: int) -> str:

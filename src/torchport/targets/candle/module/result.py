@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchport.capture import graph as g
-from torchport.targets.candle.code import Code, code, tuple_of
+from torchport.targets.candle.code import Code, code, tensors_of
 from torchport.targets.candle.emit import Emitter
 
 
@@ -14,7 +14,7 @@ def write_result(e: Emitter) -> None:
         for ref in outputs:
             e.name_if_expression(ref)
     values = [_to_give_away(e, ref, outputs) for ref in outputs]
-    result = tuple_of(values)
+    result = tensors_of(values)
     if e.checks != "none":
         e.body.result = code("check!(self.probe, {})", result)
     elif len(values) == 1 and result.endswith("?"):

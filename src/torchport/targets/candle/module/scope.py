@@ -51,8 +51,8 @@ class Scope(Emitter):
             results.append(value.code if is_free else value.code.cloned)
         return results
 
-    def _is_live(self, name: str) -> bool:
-        return name in self._held or super()._is_live(name)
+    def is_live(self, name: str) -> bool:
+        return name in self._held or super().is_live(name)
 
 
 def needed_part(module: g.Module, outputs: Sequence[int]) -> g.Module:

@@ -36,6 +36,8 @@ def write_unrolled(e: Emitter, loop: Unrolled, write_nodes: WriteNodes) -> None:
     outside = _outside(e, loop, template, slices)
     for ref in outside:
         e.name_if_expression(ref)
+    for key in {node.target for node in template if node.target is not None}:
+        e.name_calls_of(g.path_of(key), ())
     e.write(*_guards(e, template, slices, loop))
     carried = _start(e, loop, outside)
     vectors = {refs: _vector(e, refs) for refs in loop.collected}

@@ -84,7 +84,8 @@ def _layer_items(e: Emitter, keys: list[str], builder: Code) -> _Items:
     for i, variable in zip(varying, variables, strict=True):
         constructor = constructor.replaced(Slot(offset + i), variable)
     rows = [
-        [e.slot(item[i].value, item[i].role, item[i].kind, new=True) for i in varying] for item in numbers
+        [e.slot(item[i].value, item[i].role, item[i].kind, new=True, place=item[i].place) for i in varying]
+        for item in numbers
     ]
     return _Items(layer.type, constructor, variables, rows)
 

@@ -10,6 +10,7 @@ import torch
 
 from torchport.capture import graph as g
 from torchport.targets.candle.arguments import Args
+from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, call, code, slice_of
 from torchport.targets.candle.emit import Emitter
 from torchport.targets.candle.operands import cast, converted, dtype_word, number, same_dtype
@@ -18,7 +19,10 @@ from torchport.targets.candle.registry import op, register
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _OF_BOOLS = {"add": "logical_or", "mul": "logical_and"}
 _CANDLE_IS_RIGHT = frozenset({"float32", "float64"})
-"""The dtypes for which candle's own arithmetic with numbers rounds as torch's does; integers could overflow."""
+"""The dtypes for which candle's own sums with numbers round as torch's do; integers could overflow.
+
+Its products add zero, and so lose the sign of a zero.
+"""
 
 
 def _binary(name: str) -> Callable[[Emitter, Args], Code]:
@@ -29,7 +33,7 @@ def _binary(name: str) -> Callable[[Emitter, Args], Code]:
         if dtype == "bool":
             return _function(e, a, _OF_BOOLS[name])
         if a.values.get("alpha", 1) != 1:
-            return call(f"ops::{name}", cast(e, a["self"], dtype), _scaled(e, a, dtype))
+            return _with_alpha(e, a, name, dtype)
         if not isinstance(other, g.Ref):
             return _with_number(e, name, a["self"], other, dtype)
         if not isinstance(a["self"], g.Ref):
@@ -45,12 +49,15 @@ def _binary(name: str) -> Callable[[Emitter, Args], Code]:
     return emit
 
 
-def _scaled(e: Emitter, a: Args, dtype: str) -> Code:
-    """The right operand times `alpha`."""
+def _with_alpha(e: Emitter, a: Args, name: str, dtype: str) -> Code:
+    """The sum with, or the difference from, the right operand times `alpha`."""
     other, alpha = a["other"], a["alpha"]
     if not isinstance(other, g.Ref):
-        return _operand(e, other * alpha, dtype, like=a["self"])
-    return call("ops::mul_scalar", cast(e, other, dtype), number(e, alpha, "alpha")).borrowed
+        return _with_number(e, name, a["self"], other * alpha, dtype)
+    if name == "sub" and isinstance(alpha, g.Sym):
+        raise Unsupported("alpha is a free size")
+    factor = number(e, -alpha if name == "sub" else alpha, "alpha")
+    return call("ops::add_scaled", cast(e, a["self"], dtype), cast(e, other, dtype), factor)
 
 
 def _with_number(e: Emitter, name: str, x: g.Ref, other: g.Arg, dtype: str) -> Code:
@@ -59,7 +66,7 @@ def _with_number(e: Emitter, name: str, x: g.Ref, other: g.Arg, dtype: str) -> C
             return code("ops::add_scalar({}, -({}))?", cast(e, x, dtype), number(e, other, name))
         name, other = "add", -other
     value = number(e, other, name)
-    if dtype in _CANDLE_IS_RIGHT and name != "div":
+    if dtype in _CANDLE_IS_RIGHT and name in ("add", "sub"):
         operand = e.operand(x) if same_dtype(e.meta(x).dtype, dtype) else converted(e, x, dtype)
         return code("({} {} {})?", operand, _SYMBOLS[name], value)
     return call(f"ops::{name}_scalar", cast(e, x, dtype), value)

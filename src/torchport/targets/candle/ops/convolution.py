@@ -6,7 +6,7 @@ from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, call, slice_of
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.operands import numbers, per_axis
+from torchport.targets.candle.operands import must_be_float, numbers, per_axis
 from torchport.targets.candle.registry import op
 
 
@@ -19,6 +19,7 @@ def conv(e: Emitter, a: Args) -> Code:
 
 
 def _conv_tensors(e: Emitter, a: Args) -> list[Code]:
+    must_be_float(e, a["input"])
     return [e.ref(a["input"]), e.ref(a["weight"]), e.optional_ref(a["bias"])]
 
 

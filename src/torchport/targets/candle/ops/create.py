@@ -18,7 +18,7 @@ def arange(e: Emitter, a: Args) -> Code:
     start = a.get("start", 0)
     step = a.get("step", 1)
     dtype, end = a.output.dtype, a["end"]
-    if dtype == "int64" and start == 0 and step == 1:
+    if dtype == "int64" and (start, step) == (0, 1) and not isinstance(end, float):
         return call("Tensor::arange", "0i64", number(e, end, "bound", "i64"), e.device())
     bounds = [number(e, value, "bound") for value in (start, end, step)]
     return call("ops::arange", *bounds, dtype_word(dtype), e.device())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torchport.capture import graph as g
+from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported
-from torchport.targets.candle.code import Code, call, tuple_of
+from torchport.targets.candle.code import Code, as_code, call, optional, tuple_of
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.operands import cast, converted, dtype_word, number, same_dtype
-from torchport.targets.candle.registry import op, rows
+from torchport.targets.candle.operands import cast, converted, dtype_word, integer, number, same_dtype
+from torchport.targets.candle.registry import op, register, rows
 
 _FLOAT_UNARY = """
     exp exp2 expm1 log log1p log2 log10 sin cos tan asin acos atan sinh cosh asinh acosh atanh rsqrt sqrt
@@ -25,11 +28,6 @@ rows(
     {
         "aten.elu.default": "ops::elu({self}, {alpha:f64}, {scale:f64}, {input_scale:f64})?",
         "aten.leaky_relu.default": "ops::leaky_relu({self}, {negative_slope:f64})?",
-        "aten.hardtanh.default": "ops::clamp({self}, {min_val:opt_f64}, {max_val:opt_f64})?",
-        "aten.relu6.default": "ops::clamp({self}, Some(0.0), Some(6.0))?",
-        "aten.clamp.default": "ops::clamp({self}, {min:opt_f64}, {max:opt_f64})?",
-        "aten.clamp_min.default": "ops::clamp({self}, {min:opt_f64}, None)?",
-        "aten.clamp_max.default": "ops::clamp({self}, None, {max:opt_f64})?",
         "aten.clamp_min.Tensor": "ops::maximum({self}, {min})?",
         "aten.clamp_max.Tensor": "ops::minimum({self}, {max})?",
         "aten.softplus.default": "ops::softplus({self}, {beta:f64}, {threshold:f64})?",
@@ -38,6 +36,41 @@ rows(
     },
     promote=True,
 )
+
+
+def _clamp(e: Emitter, a: Args, least: str | None, most: str | None) -> Code:
+    """`self` between the bounds in two arguments, either of which may be missing."""
+    dtype = a.output.dtype
+    bounds = [None if name is None else a[name] for name in (least, most)]
+    name = "clamp" if dtype in g.FLOATS else "clamp_int"
+
+    def written(bound: g.Arg, role: str) -> Code:
+        if dtype not in g.FLOATS:
+            return integer(e, bound, role, dtype)
+        return (
+            number(e, bound, None) if isinstance(bound, g.Sym) else as_code(rust.float_literal(float(bound)))
+        )
+
+    options = [
+        optional(None if bound is None else written(bound, role))
+        for bound, role in zip(bounds, ("min", "max"), strict=True)
+    ]
+    return call(f"ops::{name}", cast(e, a["self"], dtype), *options)
+
+
+for _op, _least, _most in (
+    ("hardtanh", "min_val", "max_val"),
+    ("clamp", "min", "max"),
+    ("clamp_min", "min", None),
+    ("clamp_max", None, "max"),
+):
+    register(f"aten.{_op}.default", partial(_clamp, least=_least, most=_most))
+
+
+@op("aten.relu6.default")
+def relu6(e: Emitter, a: Args) -> Code:
+    bounds = ("Some(0.0)", "Some(6.0)") if a.output.is_float else ("Some(0)", "Some(6)")
+    return call("ops::clamp" if a.output.is_float else "ops::clamp_int", e.ref(a["self"]), *bounds)
 
 
 @op("aten.clamp.Tensor")

@@ -13,6 +13,7 @@ from torchport.targets.candle.code import Code, Piece, call, optional, slice_of
 from torchport.targets.candle.emit import Emitter
 from torchport.targets.candle.operands import axis, is_read, number
 from torchport.targets.candle.registry import op, register, rows
+from torchport.targets.candle.sizes import may_be_negative
 
 rows(
     {
@@ -21,6 +22,7 @@ rows(
         "aten.scatter.src": "ops::scatter({self}, {dim:axis}, {index}, {src})?",
         "aten.scatter.value": "ops::scatter_value({self}, {dim:axis}, {index}, {value:f64})?",
         "aten.scatter_add.default": "ops::scatter_add({self}, {dim:axis}, {index}, {src})?",
+        "aten.embedding_renorm.default": "ops::embedding_renorm({self}, {indices}, {max_norm:f64}, {norm_type:f64})?",
         "aten.one_hot.default": "ops::one_hot({self}, {num_classes:usize})?",
         "aten.select_scatter.default": "ops::select_scatter({self}, {src}, {dim:axis}, {index:i64})?",
     }
@@ -71,7 +73,8 @@ def slice_(e: Emitter, a: Args) -> Code:
     if simple and isinstance(full, int) and isinstance(size, int) and start <= full:
         first = 0 if start == 0 else e.slot(start, "offset")
         return e.receiver(a["self"]).method("narrow", dim, first, e.size(size))
-    if simple and start == 0 and isinstance(size, g.Sym) and size == end:
+    is_up_to_a_size = isinstance(size, g.Sym) and size == end and not may_be_negative(size.expr)
+    if simple and start == 0 and is_up_to_a_size:
         return e.receiver(a["self"]).method("narrow", dim, 0, e.size(size))
     bounds = _bounds(e, a)
     return call("ops::slice", e.ref(a["self"]), *bounds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from torchport.capture.torch_internals import eps_of_rms_norm
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.code import Code, call, slice_of
 from torchport.targets.candle.emit import Emitter
@@ -30,7 +31,7 @@ def layer_norm(e: Emitter, a: Args) -> Code:
 def rms_norm(e: Emitter, a: Args) -> Code:
     rank, eps = len(a["normalized_shape"]), a["eps"]
     if eps is None:
-        eps = torch.finfo(getattr(torch, e.meta(a["input"]).dtype)).eps
+        eps = eps_of_rms_norm(getattr(torch, e.meta(a["input"]).dtype))
     weight, number = e.optional_ref(a["weight"]), e.slot(eps, "eps", "f64")
     return call("ops::rms_norm", e.ref(a["input"]), rank, weight, number)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.code import Code, call, optional, slice_of
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.operands import is_read, numbers, per_axis
+from torchport.targets.candle.operands import is_read, must_be_float, numbers, per_axis
 from torchport.targets.candle.registry import Several, op
 
 
@@ -53,6 +53,7 @@ def adaptive_max_pool(e: Emitter, a: Args) -> list[Code] | Several:
 
 @op("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
 def avg_pool(e: Emitter, a: Args) -> Code:
+    must_be_float(e, a["self"])
     windows = _windows(e, a)
     divisor = optional(a.get("divisor_override"))
     flags = [a["ceil_mode"], a["count_include_pad"]]
@@ -63,6 +64,7 @@ def avg_pool(e: Emitter, a: Args) -> Code:
     "aten.adaptive_avg_pool1d.default", "aten.adaptive_avg_pool2d.default", "aten.adaptive_avg_pool3d.default"
 )
 def adaptive_avg_pool(e: Emitter, a: Args) -> Code:
+    must_be_float(e, a["self"])
     return call("ops::adaptive_avg_pool", e.ref(a["self"]), e.sizes_list(a["output_size"]))
 
 
@@ -82,12 +84,14 @@ def upsample_nearest(e: Emitter, a: Args) -> Code:
 
 @op("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_trilinear3d.vec")
 def upsample_linear(e: Emitter, a: Args) -> Code:
+    must_be_float(e, a["input"])
     size, scales = _output_size(e, a, a.output.rank - 2)
     return call("ops::upsample_linear", e.ref(a["input"]), size, a["align_corners"], scales)
 
 
 @op("aten.upsample_bicubic2d.vec")
 def upsample_bicubic(e: Emitter, a: Args) -> Code:
+    must_be_float(e, a["input"])
     size, scales = _output_size(e, a, 2)
     return call("ops::upsample_bicubic", e.ref(a["input"]), size, a["align_corners"], scales)
 

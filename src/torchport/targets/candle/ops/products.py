@@ -7,9 +7,9 @@ import math
 from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported
-from torchport.targets.candle.code import Code, call, code, optional, slice_of
+from torchport.targets.candle.code import Code, call, optional, slice_of
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.operands import is_read
+from torchport.targets.candle.operands import is_read, number
 from torchport.targets.candle.registry import op, rows
 
 rows(
@@ -26,17 +26,8 @@ rows(
 
 def _combined(e: Emitter, a: Args, first: str, second: str) -> Code:
     """beta · self + alpha · (first @ second)."""
-    product = call("ops::matmul", e.ref(a[first]), e.ref(a[second]))
-    alpha, beta = a["alpha"], a["beta"]
-    if alpha != 1:
-        product = code("({} * {})?", product, e.slot(alpha, "alpha", "f64"))
-    if beta == 0:
-        a.ignore("self")
-        return product
-    addend = e.ref(a["self"])
-    if beta != 1:
-        addend = code("&({} * {})?", e.operand(a["self"]), e.slot(beta, "beta", "f64"))
-    return product.method("broadcast_add", addend)
+    factors = [number(e, a[name], name) for name in ("beta", "alpha")]
+    return call("ops::addmm", e.ref(a["self"]), e.ref(a[first]), e.ref(a[second]), *factors)
 
 
 @op("aten.addmm.default")

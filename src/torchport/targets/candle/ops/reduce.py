@@ -27,9 +27,7 @@ rows(
         "aten.amax.default": "ops::amax({self}, {dim:axes}, {keepdim:bool})?",
         "aten.amin.default": "ops::amin({self}, {dim:axes}, {keepdim:bool})?",
         "aten.any.dim": "ops::any({self}, {dim:axes}, {keepdim:bool})?",
-        "aten.any.dims": "ops::any({self}, {dim:axes}, {keepdim:bool})?",
         "aten.all.dim": "ops::all({self}, {dim:axes}, {keepdim:bool})?",
-        "aten.all.dims": "ops::all({self}, {dim:axes}, {keepdim:bool})?",
     }
 )
 
@@ -75,38 +73,30 @@ def _of_all(e: Emitter, a: Args, name: str) -> Code:
     return call(f"ops::{name}", e.ref(a["self"]), slice_of(axes(e, a["self"], None)), False)
 
 
+def _of_some(e: Emitter, a: Args, name: str) -> Code:
+    """Over the axes that are listed; other than for sums, an empty list means no axis."""
+    dims = [] if a["dim"] == [] else axes(e, a["self"], a["dim"])
+    return call(f"ops::{name}", e.ref(a["self"]), slice_of(dims), a["keepdim"])
+
+
 for _name in ("any", "all"):
     register(f"aten.{_name}.default", partial(_of_all, name=_name))
+    register(f"aten.{_name}.dims", partial(_of_some, name=_name))
 
 
-def _variance(e: Emitter, a: Args) -> Code:
+def _spread(e: Emitter, a: Args, name: str) -> Code:
     correction = 1.0 if a["correction"] is None else float(a["correction"])
     dims = slice_of(axes(e, a["self"], a["dim"]))
-    return call("ops::var", e.ref(a["self"]), dims, repr(correction), a["keepdim"])
+    return call(f"ops::{name}", e.ref(a["self"]), dims, rust.float_literal(correction), a["keepdim"])
 
 
-def _mean_beside(e: Emitter, a: Args) -> Code:
-    return call("ops::mean", e.ref(a["self"]), slice_of(axes(e, a["self"], a["dim"])), a["keepdim"])
+def _spread_and_mean(e: Emitter, a: Args, name: str) -> Several:
+    return Several(_spread(e, a, name))
 
 
-@op("aten.var.correction")
-def var(e: Emitter, a: Args) -> Code:
-    return _variance(e, a)
-
-
-@op("aten.std.correction")
-def std(e: Emitter, a: Args) -> Code:
-    return call("ops::sqrt", _variance(e, a).borrowed)
-
-
-@op("aten.var_mean.correction")
-def var_mean(e: Emitter, a: Args) -> list[Code]:
-    return [var(e, a), _mean_beside(e, a)]
-
-
-@op("aten.std_mean.correction")
-def std_mean(e: Emitter, a: Args) -> list[Code]:
-    return [std(e, a), _mean_beside(e, a)]
+for _name in ("var", "std"):
+    register(f"aten.{_name}.correction", partial(_spread, name=_name))
+    register(f"aten.{_name}_mean.correction", partial(_spread_and_mean, name=f"{_name}_mean"))
 
 
 @op("aten.linalg_vector_norm.default")
@@ -156,9 +146,8 @@ def argsort(e: Emitter, a: Args) -> Code:
 
 @op("aten.topk.default")
 def topk(e: Emitter, a: Args) -> Several:
-    a.ignore("sorted")
     k = e.size(a["k"], "k")
-    return Several(call("ops::topk", e.ref(a["self"]), k, _first_axis(e, a), a["largest"]))
+    return Several(call("ops::topk", e.ref(a["self"]), k, _first_axis(e, a), a["largest"], a["sorted"]))
 
 
 def _arg_extreme(e: Emitter, a: Args, name: str) -> Code:

@@ -183,4 +183,4 @@ def repeat_interleave(e: Emitter, a: Args) -> Code:
 @op("aten.unfold.default")
 def unfold(e: Emitter, a: Args) -> Code:
     dim = axis(a["dimension"], e.meta(a["self"]).rank)
-    return e.receiver(a["self"]).method("unfold", dim, e.size(a["size"]), e.size(a["step"]))
+    return call("ops::unfold", e.ref(a["self"]), dim, e.size(a["size"]), e.size(a["step"]))

@@ -25,6 +25,7 @@ from torchport.files import write_atomically
 from torchport.targets.marble.core.adding import NeuronGroup
 from torchport.targets.marble.core.changes import Change
 from torchport.targets.marble.core.core import Core
+from torchport.trace.reading import as_bytes
 
 MOST_IDS = 100_000_000
 """Ids that one change may be about."""
@@ -170,13 +171,8 @@ def _damaged(path: Path, at: int) -> GraphFileError:
 
 def _encoded(value: Any) -> Any:
     if isinstance(value, Tensor):
-        plain = value.detach().cpu().contiguous()
-        data = (
-            base64.b64encode(plain.reshape(-1).view(torch.uint8).numpy().tobytes()).decode()
-            if plain.numel()
-            else ""
-        )
-        return {"tensor": [dtype_name(plain.dtype), list(plain.shape), data]}
+        data = base64.b64encode(as_bytes(value).numpy().tobytes()).decode()
+        return {"tensor": [dtype_name(value.dtype), list(value.shape), data]}
     if isinstance(value, range):
         return {"range": [value.start, value.stop]}
     if isinstance(value, NeuronGroup):

@@ -25,6 +25,7 @@ from torchport.targets.marble.core.core import Core
 from torchport.targets.marble.core.version import Version
 from torchport.targets.marble.files.sound import must_be_sound
 from torchport.targets.marble.stored import graph_data, graph_from
+from torchport.trace.reading import as_bytes
 
 FORMAT, VERSION = "torchport.marble", 1
 STATE = "state:"
@@ -158,8 +159,7 @@ def _checksum(structure: str, arrays: Mapping[str, Tensor]) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         found.update(f"{name}\0{array.dtype}\0{list(array.shape)}\0".encode())
-        if array.numel():
-            found.update(array.reshape(-1).view(torch.uint8).numpy().data)
+        found.update(as_bytes(array).numpy().data)
     return found.hexdigest()
 
 

@@ -8,6 +8,7 @@ use torchport_runtime::{
     ops, Probe,
 };
 
+/// Sizes that are not here are fixed: what follows from them is not known.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Config {
     pub out_features: usize,

@@ -1,0 +1,106 @@
+"""Compares what the program computed for one row with torch: by bits where the operations are exact, else by the rule
+of the noise floor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from torchport.parity.judge import judge
+
+from .exact import is_exact
+from .sample import Sample
+
+UNDEFINED = frozenset({"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default"})
+"""Operations whose elements are whatever is in memory: only dtype and shape are compared."""
+
+CHOOSING = frozenset({"aten.sort.default", "aten.argsort.default"})
+"""Operations that leave open which of equal elements comes first: torch's order depends on the CPU."""
+
+
+def difference(
+    sample: Sample,
+    operations: Sequence[str],
+    golden: Sequence[torch.Tensor],
+    candidates: Sequence[torch.Tensor],
+    truths: Sequence[torch.Tensor] | None,
+) -> str | None:
+    """What is wrong with the tensors that a graph of these operations gave; None if nothing is."""
+    if len(golden) != len(candidates):
+        return f"{len(candidates)} results instead of {len(golden)}"
+    if (
+        CHOOSING.issuperset(operations)
+        and len(sample.tensors) == 1
+        and golden[-1].shape == candidates[-1].shape
+    ):
+        candidates = [*candidates[:-1], _as_chosen(sample.tensors[0], golden[-1], candidates[-1])]
+    for index, (wanted, given) in enumerate(zip(golden, candidates, strict=True)):
+        truth = truths[index] if truths is not None and index < len(truths) else None
+        why = _difference(sample, operations, wanted, given, truth)
+        if why is not None:
+            return f"result {index}: {why}"
+    return None
+
+
+def _as_chosen(x: torch.Tensor, golden: torch.Tensor, candidate: torch.Tensor) -> torch.Tensor:
+    """The indices that torch chose, if the candidate chose others of equal elements, each at most once."""
+    for dim in range(x.ndim):
+        if any(size != x.shape[axis] for axis, size in enumerate(golden.shape) if axis != dim):
+            continue
+        inside = bool(((candidate >= 0) & (candidate < max(1, x.shape[dim]))).all())
+        once = bool((candidate.sort(dim).values.diff(dim=dim) > 0).all())
+        if inside and once and _unequal(x.gather(dim, golden), x.gather(dim, candidate)) is None:
+            return golden
+    return candidate
+
+
+def _difference(
+    sample: Sample,
+    operations: Sequence[str],
+    golden: torch.Tensor,
+    candidate: torch.Tensor,
+    truth: torch.Tensor | None,
+) -> str | None:
+    if golden.dtype == torch.bool and candidate.dtype == torch.uint8:
+        if bool((candidate > 1).any()):
+            return "a bool is neither 0 nor 1"
+        candidate = candidate.bool()
+    if golden.dtype != candidate.dtype:
+        return f"dtype {candidate.dtype} instead of {golden.dtype}"
+    if golden.shape != candidate.shape:
+        return f"shape {tuple(candidate.shape)} instead of {tuple(golden.shape)}"
+    if golden.numel() == 0 or UNDEFINED.issuperset(operations):
+        return None
+    if not golden.is_floating_point() or is_exact(operations):
+        return _unequal(golden, candidate)
+    if bool(golden.isnan().all()):
+        return None if bool(candidate.isnan().all()) else "numbers instead of NaN"
+    usable = truth is not None and truth.shape == golden.shape and truth.is_floating_point()
+    _, verdict = judge(golden, candidate, truth if usable else None)
+    return None if verdict.passed else f"{verdict.reason}: {_worst(golden, candidate)}"
+
+
+def _unequal(golden: torch.Tensor, candidate: torch.Tensor) -> str | None:
+    """Where two tensors differ, the sign of zero included."""
+    differs = golden != candidate
+    if golden.is_floating_point():
+        differs &= ~(golden.isnan() & candidate.isnan())
+        differs |= (golden == 0) & (candidate == 0) & (golden.signbit() != candidate.signbit())
+    if not bool(differs.any()):
+        return None
+    return f"{int(differs.sum())} of {golden.numel()} elements differ: {_at(golden, candidate, differs)}"
+
+
+def _worst(golden: torch.Tensor, candidate: torch.Tensor) -> str:
+    error = (golden.double() - candidate.double()).abs()
+    unlike = golden.isfinite() != candidate.isfinite()
+    differs = unlike if bool(unlike.any()) else error == error.nan_to_num(0.0).max()
+    return _at(golden, candidate, differs)
+
+
+def _at(golden: torch.Tensor, candidate: torch.Tensor, where: torch.Tensor) -> str:
+    if not bool(where.any()):
+        return "nowhere"
+    place = tuple(where.nonzero()[0].tolist())
+    return f"at {place} {candidate[place].item()!r} instead of {golden[place].item()!r}"

@@ -1,0 +1,122 @@
+"""Writes docs/operations.md from the verdicts on all rows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from torchport.targets.candle.registry import OPS
+
+from .campaign import Row
+from .expected import EXPECTED, expected
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+COUNTED = ("passed", "refused", "wrong")
+_HEAD = """\
+# Operations
+
+What candle's table maps, and how much of it was compared with torch. `make operations` writes this page: it
+runs every operation over the samples of torch's own database (`op_db`), with float32, float64, float16,
+bfloat16, int64, int32, uint8 and bool where torch takes them; over the same samples as views out of order,
+with NaN, infinities, zeros of both signs, numbers below the normal ones, huge integers and no elements; and
+over samples of our own. Each sample is captured and written as Rust as a model of yours is. All rows are
+one program, which is built and run once.
+
+Operations that move, choose, compare, convert or round once must give torch's bits. The others are judged
+by the rule of the [noise floor](verdicts.md). A sample is *refused* if the conversion says that it cannot
+write it, and why. What is *expected to fail* has a reason below.
+"""
+
+
+def write(rows: Sequence[Row]) -> str:
+    """The page's text."""
+    return "\n".join([_HEAD, *_figures(rows), *_failures(rows), *_refusals(rows), *_operations(rows)]) + "\n"
+
+
+def listed(text: str) -> set[str]:
+    """The operations that a page lists."""
+    return set(re.findall(r"^\| `(aten\.[\w.]+)` \|", text, re.MULTILINE))
+
+
+def share_expected(text: str) -> float:
+    """The share of rows that are expected to fail, as a page says."""
+    found = re.search(r"([\d.]+) % of the rows", text)
+    assert found is not None
+    return float(found.group(1))
+
+
+def unexpected(rows: Iterable[Row]) -> list[Row]:
+    """Rows that fail and are not expected to."""
+    return [row for row in rows if row.verdict == "wrong" and expected(row.sample) is None]
+
+
+def stale(rows: Iterable[Row]) -> list[str]:
+    """What is expected to fail, and does not."""
+    failed = [row.sample for row in rows if row.verdict == "wrong"]
+    return [entry.name for entry in EXPECTED if not any(entry.matches(sample) for sample in failed)]
+
+
+def tally(rows: Iterable[Row]) -> Counter[str]:
+    return Counter(row.verdict for row in rows)
+
+
+def _figures(rows: Sequence[Row]) -> Iterator[str]:
+    counts = tally(rows)
+    total = sum(counts[verdict] for verdict in COUNTED)
+    shown = {operation for row in rows if row.verdict in COUNTED for operation in row.operations} & OPS.keys()
+    yield "| what | count |"
+    yield "|---|---|"
+    yield f"| operations in the table | {len(OPS)} |"
+    yield f"| of these, in some sample | {len(shown)} |"
+    yield f"| samples | {total} |"
+    yield f"| passed | {counts['passed']} |"
+    yield f"| refused | {counts['refused']} |"
+    yield f"| expected to fail | {counts['wrong']} |"
+    yield ""
+    yield f"{100 * counts['wrong'] / max(1, total):.2f} % of the rows are expected to fail."
+    yield (
+        f"Besides, {counts['not mapped']} samples need an operation that the table does not have, and "
+        f"{counts['not captured']} cannot be captured by torch.export."
+    )
+    yield ""
+
+
+def _failures(rows: Sequence[Row]) -> Iterator[str]:
+    counts = Counter(expected(row.sample) for row in rows if row.verdict == "wrong")
+    yield "## Expected to fail"
+    yield ""
+    yield "| operation | dtypes | samples | rows | reason |"
+    yield "|---|---|---|---|---|"
+    for entry in EXPECTED:
+        yield f"| `{entry.name}` | {entry.dtypes} | {entry.label} | {counts[entry]} | {entry.reason} |"
+    yield ""
+
+
+def _refusals(rows: Sequence[Row]) -> Iterator[str]:
+    counts = Counter(row.reason.split("; ")[0] for row in rows if row.verdict == "refused")
+    yield "## Refused"
+    yield ""
+    yield "| operation | reason | rows |"
+    yield "|---|---|---|"
+    for text, count in sorted(counts.items()):
+        operation, _, reason = text.partition(": ")
+        yield f"| {operation} | {reason.replace('|', '/')} | {count} |"
+    yield ""
+
+
+def _operations(rows: Sequence[Row]) -> Iterator[str]:
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        for operation in row.operations:
+            counts[operation][row.verdict] += 1
+    yield "## Every operation"
+    yield ""
+    yield "A sample counts for each operation in it."
+    yield ""
+    yield "| operation | passed | refused | expected to fail |"
+    yield "|---|---|---|---|"
+    for operation in sorted(OPS):
+        count = counts[operation]
+        yield f"| `{operation}` | {count['passed']} | {count['refused']} | {count['wrong']} |"
