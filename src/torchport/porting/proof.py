@@ -179,7 +179,7 @@ def _notes_on_loops(graph: Graph) -> Iterator[str]:
     """Which loops of Python run as often as they did on the example inputs, and no other number of times."""
     for path, source, count in steps_written_out(graph):
         place = f"{path or graph.root.class_name}{f' ({source})' if source else ''}"
-        said = f"{place} takes {count} steps one after the other, as torch.export wrote them out"
+        said = f"{place} repeats one step {count} times, as torch.export wrote it out"
         yield f"{said}: the port is made for that length alone; a scan of torch._higher_order_ops runs at any length"
 
 

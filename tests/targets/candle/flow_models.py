@@ -129,7 +129,7 @@ class Step(nn.Module):
 
 
 class WrittenOut(nn.Module):
-    """Recurrent cells by hand: a module in a loop, operations in a loop from the second step on, a cell of torch."""
+    """Recurrent cells by hand: a module in a loop, a loop that is stacked with what it starts with, a cell of torch."""
 
     def __init__(self) -> None:
         super().__init__()
