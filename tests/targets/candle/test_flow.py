@@ -89,12 +89,7 @@ FAULTS = {
     "in a branch": ("impl Module for Branch", "ops::tanh", "ops::sigmoid", "branch.cond"),
     "in the condition of a loop": ("impl Fibonacci", "1000.0", "100000.0", "fibonacci.while_loop"),
     "in the step of a loop": ("impl Module for Collatz", "&steps, 1.0", "&steps, 2.0", "collatz.while_loop"),
-    "in a branch in a loop in a scan": (
-        "impl Nested",
-        ".broadcast_mul(&self.branch_scale)?",
-        "",
-        "nested.scan",
-    ),
+    "in a loop in a scan": ("impl Nested", "&count, 1.0", "&count, 2.0", "nested.scan"),
     "in the step of a scan": ("impl Module for Cell", "ops::sigmoid", "ops::tanh", "cell.scan"),
     "in a loop that was written out": ("impl WrittenOut", "t as i64", "0", "written_out"),
     "in what a map reads": ("impl Pairs", ".get(i)", ".get(0)", "pairs.map"),
