@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from torchport.files import write_atomically
 
-from . import page
+from . import page, row
 from .campaign import EVERYTHING, Amount, run
 from .corners import corners
 from .database import entries
+
+VERDICTS = "verdicts.jsonl"
 
 
 def main() -> None:
@@ -24,8 +27,19 @@ def main() -> None:
         "--part", help="I/N: every N-th entry of the database from the I-th; no page is written"
     )
     parser.add_argument("--samples", type=int, default=EVERYTHING.samples, help="of each operation and dtype")
-    parser.add_argument("--folder", type=Path, help="where the program is kept")
+    parser.add_argument("--folder", type=Path, help="where the program and the verdicts are kept")
+    parser.add_argument(
+        "--page", nargs="+", type=Path, help="writes the page of folders of parts that were run"
+    )
+    parser.add_argument("--scope", default="the whole database", help="what the page says that it is of")
+    parser.add_argument(
+        "--list", action="store_true", help="puts operations that are new into the page; runs none"
+    )
     options = parser.parse_args()
+    if options.list:
+        return write_atomically(page.PAGE, page.relisted(page.PAGE.read_text()))
+    if options.page:
+        return _write(row.load(folder / VERDICTS for folder in options.page), options.scope)
     names = options.only.split(",") if options.only else None
     own = [sample for sample in corners() if names is None or sample.name in names]
     known = [entry for entry in entries() if names is None or entry.name in names]
@@ -35,16 +49,19 @@ def main() -> None:
     amount = Amount(options.samples, min(options.samples // 2, EVERYTHING.varied))
     folder = options.folder or Path(tempfile.mkdtemp())
     rows = run(own, amount, folder, known, lambda text: print(text, file=sys.stderr, flush=True))
-    wrong = page.unexpected(rows)
-    for row in wrong:
-        print(f"wrong\t{row.sample.title}\t{' '.join(sorted(row.operations))}\t{row.reason}")
+    row.save(rows, folder / VERDICTS)
     print(", ".join(f"{count} {verdict}" for verdict, count in page.tally(rows).items()))
     if names is None and not options.part:
-        write_atomically(page.PAGE, page.write(rows))
-        for name in page.stale(rows):
-            print(f"{name} is expected to fail, and does not")
-    if wrong:
-        sys.exit(f"{len(wrong)} rows differ from torch")
+        _write(rows, f"{options.scope}, {amount.samples} samples of each operation and dtype")
+    if wrong := page.unexpected(rows):
+        sys.exit("\n".join(f"wrong\t{one.title}\t{' '.join(one.operations)}\t{one.reason}" for one in wrong))
+    return None
+
+
+def _write(rows: Sequence[row.Row], scope: str) -> None:
+    write_atomically(page.PAGE, page.write(rows, scope))
+    for name in page.stale(rows):
+        print(f"{name} is expected to fail, and does not")
 
 
 if __name__ == "__main__":

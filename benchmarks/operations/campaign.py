@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 
@@ -20,17 +19,8 @@ from .checking import difference
 from .database import DTYPES, Entry
 from .own import variants
 from .program import Program, write
+from .row import Row, Verdict
 from .sample import Sample
-
-Verdict = Literal["passed", "refused", "wrong", "not mapped", "not captured"]
-
-
-@dataclass(frozen=True)
-class Row:
-    sample: Sample
-    verdict: Verdict
-    reason: str
-    operations: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -83,6 +73,8 @@ def computed(given: Iterable[Sample]) -> Iterator[Known]:
         try:
             golden, again = sample.computed(), sample.computed()
         except Exception:  # whatever an operation raises
+            if sample.raises:
+                yield Known(sample, None, None)
             continue
         if not golden or any(tensor.is_complex() or tensor.layout != torch.strided for tensor in golden):
             continue
@@ -128,6 +120,11 @@ def run(
     return rows.judged(folder)
 
 
+def _row(sample: Sample, verdict: Verdict, reason: str, operations: Iterable[str]) -> Row:
+    dtype = str(sample.dtype).removeprefix("torch.")
+    return Row(sample.name, dtype, sample.label, verdict, reason, tuple(sorted(set(operations))))
+
+
 class _Rows:
     """The rows so far: those that are settled, and those that the program must compute."""
 
@@ -148,16 +145,16 @@ class _Rows:
         if captured == NOTHING:
             return False
         if isinstance(captured, str):
-            self.settled.append(Row(item.sample, "not captured", captured, frozenset()))
+            self.settled.append(_row(item.sample, "not captured", captured, []))
             return False
-        operations = frozenset(captured.operations)
-        if missing := sorted(operations - OPS.keys()):
-            self.settled.append(Row(item.sample, "not mapped", " ".join(missing), operations))
+        operations = captured.operations
+        if missing := sorted(set(operations) - OPS.keys()):
+            self.settled.append(_row(item.sample, "not mapped", " ".join(missing), operations))
             return False
         written = write(captured)
         if written.refused:
             reason = "; ".join(f"{operation}: {why}" for operation, why in written.refused)
-            self.settled.append(Row(item.sample, "refused", reason, operations))
+            self.settled.append(_row(item.sample, "refused", reason, operations))
         else:
             number = self.program.add(written.text, captured.inputs, as_views=item.sample.as_views)
             self.waiting[number] = item, captured
@@ -172,13 +169,19 @@ def _judged(
 ) -> Iterator[Row]:
     for number, (item, captured) in waiting.items():
         answer = answers.get(number, "the program ended before this row")
-        reason = answer if isinstance(answer, str) else _wrong(item, captured, answer)
+        try:
+            reason = answer if isinstance(answer, str) else _wrong(item, captured, answer)
+        except (RuntimeError, ValueError, IndexError) as error:
+            reason = f"it cannot be compared: {error}"
+        if item.golden is None and isinstance(answer, str) and answer.startswith("error: "):
+            reason = None
         verdict: Verdict = "wrong" if reason else "passed"
-        yield Row(item.sample, verdict, reason or "", frozenset(captured.operations))
+        yield _row(item.sample, verdict, reason or "", captured.operations)
 
 
 def _wrong(item: Known, captured: Captured, answer: Sequence[torch.Tensor]) -> str | None:
-    assert item.golden is not None
+    if item.golden is None:
+        return "torch refuses it, and the port answers"
     places = [(index, place) for index, place in enumerate(captured.outputs) if place is not None]
     golden = [item.golden[index] for index, _ in places]
     truth = item.truth

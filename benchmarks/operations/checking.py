@@ -12,7 +12,10 @@ from torchport.parity.judge import judge
 from .exact import is_exact
 from .sample import Sample
 
-UNDEFINED = frozenset({"aten.empty.memory_format", "aten.empty_like.default", "aten.new_empty.default"})
+UNDEFINED = frozenset(
+    f"aten.{name}"
+    for name in ("empty.memory_format", "empty_like.default", "empty_permuted.default", "new_empty.default")
+)
 """Operations whose elements are whatever is in memory: only dtype and shape are compared."""
 
 CHOOSING = frozenset({"aten.sort.default", "aten.argsort.default"})
@@ -29,11 +32,7 @@ def difference(
     """What is wrong with the tensors that a graph of these operations gave; None if nothing is."""
     if len(golden) != len(candidates):
         return f"{len(candidates)} results instead of {len(golden)}"
-    if (
-        CHOOSING.issuperset(operations)
-        and len(sample.tensors) == 1
-        and golden[-1].shape == candidates[-1].shape
-    ):
+    if operations and CHOOSING.issuperset(operations) and len(sample.tensors) == 1:
         candidates = [*candidates[:-1], _as_chosen(sample.tensors[0], golden[-1], candidates[-1])]
     for index, (wanted, given) in enumerate(zip(golden, candidates, strict=True)):
         truth = truths[index] if truths is not None and index < len(truths) else None
@@ -45,6 +44,8 @@ def difference(
 
 def _as_chosen(x: torch.Tensor, golden: torch.Tensor, candidate: torch.Tensor) -> torch.Tensor:
     """The indices that torch chose, if the candidate chose others of equal elements, each at most once."""
+    if not golden.dtype == candidate.dtype == torch.int64 or golden.shape != candidate.shape:
+        return candidate
     for dim in range(x.ndim):
         if any(size != x.shape[axis] for axis, size in enumerate(golden.shape) if axis != dim):
             continue

@@ -29,12 +29,12 @@ def corners() -> Iterator[Sample]:
         _products,
         _ties,
         _conversions,
+        _refused,
     ):
         for number, (name, function, *args) in enumerate(make()):
             tensor = next(arg for arg in args if isinstance(arg, Tensor))
-            yield Sample(
-                name, tensor.dtype, f"corner {make.__name__[1:]} {number}", function, tuple(args), {}
-            )
+            label = f"corner {make.__name__[1:]} {number}"
+            yield Sample(name, tensor.dtype, label, function, tuple(args), {}, raises=make is _refused)
 
 
 _Made = Iterator[tuple[str, Callable[..., Any], *tuple[Any, ...]]]
@@ -204,3 +204,30 @@ def _conversions() -> _Made:
     for dtype in _INTEGERS:
         for to in (*_FLOATS, *_INTEGERS, torch.bool, torch.int16):
             yield "to", lambda x, t=to: x.to(t), x.to(dtype)
+
+
+def _refused() -> _Made:
+    """Values that torch refuses."""
+    x, wide = _randn(4, 5), torch.tensor([[0, 1], [4, 2]])
+    for index in (wide, torch.tensor([[0, -5], [1, 2]])):
+        beyond = index + 4 * index.sign()
+        yield "gather", lambda x, i: x.gather(0, i), x, index
+        yield "scatter", lambda x, i: x.scatter(0, i, 1.5), x, index
+        yield "scatter", lambda x, i: x.scatter(0, i, x[:2, :2] * 2), x, index
+        yield "scatter_add", lambda x, i: x.scatter_add(0, i, x[:2, :2] * 2), x, index
+        yield "scatter_reduce", lambda x, i: x.scatter_reduce(0, i, x[:2, :2] * 2, "amax"), x, index
+        yield "index_select", lambda x, i: x.index_select(0, i[:, 1]), x, beyond
+        yield "index_add", lambda x, i: x.index_add(0, i[1], x[:2] * 2), x, beyond
+        yield "index_copy", lambda x, i: x.index_copy(0, i[1], x[:2] * 2), x, beyond
+        yield "__getitem__", lambda x, i: x[i], x, beyond
+        yield "index_put", lambda x, i: x.index_put((i,), x[0, 0]), x, beyond
+        yield "nn.functional.embedding", lambda x, i: F.embedding(i, x), x, index
+        yield "nn.functional.embedding_bag", lambda x, i: F.embedding_bag(i, x), x, index
+        yield "nn.functional.one_hot", lambda i: F.one_hot(i, 4), index
+    for dtype in _INTEGERS:
+        a, b = torch.tensor([1, 2, 3], dtype=dtype), torch.tensor([1, 0, 2], dtype=dtype)
+        yield "floor_divide", lambda a, b: a // b, a, b
+        yield "remainder", lambda a, b: a % b, a, b
+        yield "fmod", torch.fmod, a, b
+        yield "div", lambda a, b: torch.div(a, b, rounding_mode="trunc"), a, b
+        yield "div", lambda a: torch.div(a, 0, rounding_mode="floor"), a

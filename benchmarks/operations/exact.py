@@ -15,7 +15,7 @@ _WORDS = """
     mul ne neg new_full new_ones new_zeros nonzero one_hot ones ones_like pad permute pixel_shuffle
     reciprocal reflection_pad1d reflection_pad2d reflection_pad3d relu relu6 repeat repeat_interleave
     replication_pad1d replication_pad2d replication_pad3d reshape roll round rsub scalar_tensor scatter
-    searchsorted select select_scatter sign signbit slice slice_scatter sort split split_with_sizes sqrt
+    searchsorted select select_scatter sign signbit slice slice_scatter sort split split_with_sizes
     squeeze stack sub t topk transpose tril triu true_divide trunc type_as unbind unfold unsafe_split
     unsqueeze upsample_nearest1d upsample_nearest2d upsample_nearest3d where zeros zeros_like
 """
@@ -26,7 +26,9 @@ def _word(operation: str) -> str:
     return operation.split(".")[1]
 
 
-_ROUNDING = frozenset(["add", "sub", "rsub", "mul", "div", "true_divide", "reciprocal", "sqrt", "round", "diff"])
+_ROUNDING = frozenset(
+    ["add", "sub", "rsub", "mul", "div", "true_divide", "reciprocal", "sqrt", "round", "diff"]
+)
 """Those that round: of two in a row, torch may have made one that rounds once."""
 
 

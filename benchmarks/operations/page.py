@@ -9,8 +9,8 @@ from pathlib import Path
 
 from torchport.targets.candle.registry import OPS
 
-from .campaign import Row
 from .expected import EXPECTED, expected
+from .row import Row
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 COUNTED = ("passed", "refused", "wrong")
@@ -29,15 +29,48 @@ by the rule of the [noise floor](verdicts.md). A sample is *refused* if the conv
 write it, and why. What is *expected to fail* has a reason below.
 """
 
+_TABLE = """\
+## Every operation
 
-def write(rows: Sequence[Row]) -> str:
-    """The page's text."""
-    return "\n".join([_HEAD, *_figures(rows), *_failures(rows), *_refusals(rows), *_operations(rows)]) + "\n"
+A sample counts for each operation in it.
+
+| operation | passed | refused | expected to fail |
+|---|---|---|---|
+"""
+
+
+def write(rows: Sequence[Row], scope: str) -> str:
+    """The page's text; the scope says how much of the database was run."""
+    return (
+        "\n".join(
+            [
+                _HEAD,
+                f"This page is of {scope}.\n",
+                *_figures(rows),
+                *_failures(rows),
+                *_refusals(rows),
+                *_operations(rows),
+            ]
+        )
+        + "\n"
+    )
 
 
 def listed(text: str) -> set[str]:
     """The operations that a page lists."""
     return set(re.findall(r"^\| `(aten\.[\w.]+)` \|", text, re.MULTILINE))
+
+
+def relisted(text: str) -> str:
+    """A page that lists the operations of the table: those that are new to it have been in no sample yet."""
+    head, _, table = text.partition(_TABLE)
+    lines = {
+        found.group(1): found.group()
+        for found in re.finditer(r"^\| `(aten\.[\w.]+)` \|.*$", table, re.MULTILINE)
+    }
+    head = re.sub(r"(?<=\| operations in the table \| )\d+", str(len(OPS)), head)
+    rows = [lines.get(operation, f"| `{operation}` | 0 | 0 | 0 |") for operation in sorted(OPS)]
+    return head + _TABLE + "\n".join(rows) + "\n"
 
 
 def share_expected(text: str) -> float:
@@ -49,13 +82,13 @@ def share_expected(text: str) -> float:
 
 def unexpected(rows: Iterable[Row]) -> list[Row]:
     """Rows that fail and are not expected to."""
-    return [row for row in rows if row.verdict == "wrong" and expected(row.sample) is None]
+    return [row for row in rows if row.verdict == "wrong" and expected(row) is None]
 
 
 def stale(rows: Iterable[Row]) -> list[str]:
     """What is expected to fail, and does not."""
-    failed = [row.sample for row in rows if row.verdict == "wrong"]
-    return [entry.name for entry in EXPECTED if not any(entry.matches(sample) for sample in failed)]
+    failed = [row for row in rows if row.verdict == "wrong"]
+    return [entry.name for entry in EXPECTED if not any(entry.matches(row) for row in failed)]
 
 
 def tally(rows: Iterable[Row]) -> Counter[str]:
@@ -84,7 +117,7 @@ def _figures(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _failures(rows: Sequence[Row]) -> Iterator[str]:
-    counts = Counter(expected(row.sample) for row in rows if row.verdict == "wrong")
+    counts = Counter(expected(row) for row in rows if row.verdict == "wrong")
     yield "## Expected to fail"
     yield ""
     yield "| operation | dtypes | samples | rows | reason |"
@@ -111,12 +144,7 @@ def _operations(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         for operation in row.operations:
             counts[operation][row.verdict] += 1
-    yield "## Every operation"
-    yield ""
-    yield "A sample counts for each operation in it."
-    yield ""
-    yield "| operation | passed | refused | expected to fail |"
-    yield "|---|---|---|---|"
+    yield _TABLE.rstrip("\n")
     for operation in sorted(OPS):
         count = counts[operation]
         yield f"| `{operation}` | {count['passed']} | {count['refused']} | {count['wrong']} |"

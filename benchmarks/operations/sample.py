@@ -23,6 +23,8 @@ class Sample:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     is_elementwise: bool = False
+    raises: bool = False
+    """Whether torch refuses the values, so that the port must, too."""
     as_views: bool = False
     """Whether the port gets its inputs as views out of order."""
 

@@ -42,6 +42,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Loads what is asked for, and torch with it, only then: `torchport --help` must not wait for torch."""
+    if name == "candle":
+        return import_module("torchport.candle")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -181,9 +181,9 @@ class Item(nn.Module):
         return x * x.abs().sum().item()
 
 
-class Nonzero(nn.Module):
+class SizeByValue(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.nonzero()
+        return torch.arange(1 + int(x.argmax())) * 2
 
 
 class Numpy(nn.Module):
@@ -195,7 +195,7 @@ class Numpy(nn.Module):
     "kind",
     [
         Item,
-        Nonzero,
+        SizeByValue,
         Numpy,
     ],
 )

@@ -268,6 +268,22 @@ def test_a_common_recompilation_has_advice(
     assert expected in (report.recompilations[-1].advice or "")
 
 
+def test_advice_is_given_for_each_graph_that_did_not_fit_if_it_differs() -> None:
+    given = [(torch.ones(4),), (torch.ones(4, dtype=torch.float64),), (torch.ones(5),)]
+    report = GuardInspector().inspect_calls(once, given)
+    (_, last) = report.recompilations
+    newest, oldest = last.failed_guards
+    assert last.advice is not None
+    of_dtype, of_size = last.advice.removeprefix(f"For {newest.graph}: ").split(f" For {oldest.graph}: ")
+    assert "cast it before the call" in of_dtype and "mark_dynamic(x, 0)" in of_size
+
+
+def test_the_same_advice_for_several_graphs_is_given_once() -> None:
+    first, last = GuardInspector().inspect_calls(added, [([ELEMENTS] * n,) for n in (2, 3, 4)]).recompilations
+    assert len(first.failed_guards) == 1 and len(last.failed_guards) == 2
+    assert first.advice == last.advice is not None
+
+
 def compiled_twice(function: Any, change: Callable[[], object], *args: Any) -> GuardReport:
     """What a change between two equal calls leads to."""
     compiled = torch.compile(function, backend="eager")

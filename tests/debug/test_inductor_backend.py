@@ -11,6 +11,8 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -90,6 +92,26 @@ def test_gradients_of_training_steps_are_those_of_eager() -> None:
     for eager, compiled in zip(train(None), train(backend), strict=True):
         torch.testing.assert_close(compiled, eager)
     assert stages(backend) == [("graph_0", "dynamo"), ("graph_0", "forward"), ("graph_0", "backward")]
+
+
+def test_aotautograd_runs_once_for_a_graph() -> None:
+    from torch._functorch import aot_autograd
+
+    runs = 0
+    create = aot_autograd.create_aot_state
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal runs
+        runs += 1
+        return create(*args, **kwargs)
+
+    given = [one.requires_grad_() for one in operands()]
+    for backend in ("inductor", InductorBackend()):
+        torch.compiler.reset()
+        before = runs
+        with patch.object(aot_autograd, "create_aot_state", counted):
+            torch.compile(product, backend=backend)(*given).sum().backward()
+        assert runs - before == 1, backend
 
 
 def test_a_model_without_parameters_has_no_backward_graph() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torchport.candidates import stored_tensors
 from torchport.debug.comparing import ComparisonConfig
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
+from torchport.debug.kernel_diff.needs import VALUES_BEFORE
 from torchport.errors import UsageError
 
 from .planted import Planted
@@ -78,6 +79,41 @@ def test_a_large_graph_is_never_held_at_once(monkeypatch: pytest.MonkeyPatch) ->
     assert not any("no float64 truth" in note for note in in_parts.notes)
     assert in_parts.status == at_once.status == "pass", in_parts.first_divergence
     assert [layer.name for layer in in_parts.layers] == [layer.name for layer in at_once.layers]
+
+
+class Long(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(3 * VALUES_BEFORE):
+            x = torch.sin(x)
+        return x
+
+
+@pytest.mark.parametrize(("factor", "is_kept"), [(1.0, False), (1.001, True)])
+def test_only_what_has_to_be_looked_at_again_is_kept(
+    monkeypatch: pytest.MonkeyPatch, factor: float, is_kept: bool
+) -> None:
+    """Files are counted; a value is in one store at a time if it is right, and in four if it is not."""
+    monkeypatch.setattr(stored_tensors, "_BYTES_IN_MEMORY", 0)
+    most = 0
+    keep = stored_tensors.Scratch.keep
+
+    def counted(self: stored_tensors.Scratch, tensor: Tensor) -> Any:
+        nonlocal most
+        found = keep(self, tensor)
+        most = max(most, sum(file.stat().st_size for file in self.folder.iterdir()))
+        return found
+
+    monkeypatch.setattr(stored_tensors.Scratch, "keep", counted)
+    backend = Planted(aten.sin.default, lambda x: (x.double().sin() * factor).float())
+    config = ComparisonConfig(gradients=False, observed_bytes=4 * VALUE)
+    report = (
+        KernelDiffHarness(Long(), torch.randn(ROWS, WIDTH), test_backend=backend, config=config)
+        .compare()
+        .report
+    )
+    assert report.status == ("fail" if is_kept else "pass") and len(report.layers) > 3 * VALUES_BEFORE
+    assert (most > 3 * 3 * VALUES_BEFORE * VALUE) is is_kept
+    assert is_kept or most < (VALUES_BEFORE + 20) * VALUE
 
 
 def test_a_fault_is_found_in_a_graph_that_is_observed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

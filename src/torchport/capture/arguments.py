@@ -71,6 +71,12 @@ KINDS = {
         lambda sym: _encode_expr(sym.expr),
     ),
     "float": Kind(float, TypeAdapter(Literal["inf", "-inf", "nan"]), float, str),
+    "complex": Kind(
+        complex,
+        TypeAdapter(tuple[float, float]),
+        lambda parts: complex(*parts),
+        lambda number: [number.real, number.imag],
+    ),
     "dtype": _named(g.Dtype, TypeAdapter(DtypeName)),
     "device": _named(g.Device),
     "layout": _named(g.Layout),

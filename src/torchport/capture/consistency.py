@@ -45,7 +45,7 @@ def _weight_faults(graph: g.Graph) -> Iterator[tuple[str, str]]:
 
 
 def _module_faults(graph: g.Graph, module: g.Module) -> Iterator[tuple[str, str]]:
-    known = {symbol.name for symbol in graph.symbols}
+    known = {symbol.name for symbol in graph.symbols} | graph.measured
     counts = {item.name: 1 for item in module.inputs} | dict.fromkeys(module.params, 1)
     for node_name, weight in module.params.items():
         if weight not in graph.weights:

@@ -49,6 +49,7 @@ class Converter:
         values = {label: n.meta.get("val") for label, n in zip(self.labels, placeholders, strict=True)}
         self.free = symbols.read_symbols(values, self._highest)
         self.rename = {raw: symbol.name for raw, symbol in self.free.items()}
+        self.rename |= symbols.measured(self.program.graph, set(self.rename.values()))
         self._module("", self.tree)
         names, left_out = output_names(self.tree.graph, self._output_structure())
         kinds = {name: self.kinds.get(name, "constant_tensor") for name in self.weights}

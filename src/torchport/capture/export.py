@@ -14,6 +14,7 @@ import torch
 from torchport.capture import graph as g
 from torchport.capture import source, symbols
 from torchport.capture.convert import Converter
+from torchport.capture.decompositions import DECOMPOSITIONS
 from torchport.capture.exported import Exported
 from torchport.capture.simplify import HANDLED
 from torchport.capture.torch_internals import preserve_node_meta, pytree
@@ -130,7 +131,7 @@ def _functionalise(
 ) -> torch.export.ExportedProgram:
     """The program without operations in place; high-level operations stay whole unless `decompose` says otherwise."""
     _hide_constants_of_bodies(program.graph_module)
-    table = torch.export.default_decompositions() if decompose is not None else {}
+    table = {**torch.export.default_decompositions(), **DECOMPOSITIONS} if decompose is not None else {}
     chosen = {
         op: rule for op, rule in table.items() if str(op) not in HANDLED and decompose and decompose(str(op))
     }

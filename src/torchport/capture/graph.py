@@ -59,6 +59,16 @@ def _evaluate(expr: Expr, bindings: Mapping[str, int]) -> int:
 Dim = int | Sym
 
 
+def added(*dims: Dim) -> Dim:
+    """The sum of sizes."""
+    total = sum(dim for dim in dims if isinstance(dim, int))
+    free = [dim.expr for dim in dims if isinstance(dim, Sym)]
+    if not free:
+        return total
+    operands = [*([total] if total else []), *free]
+    return Sym(operands[0]) if len(operands) == 1 else Sym(("add", *operands))
+
+
 @dataclass(frozen=True)
 class Ref:
     """The value of a node, an input or a weight of the same module; `index` picks one of several outputs."""
@@ -216,6 +226,14 @@ class Graph:
     def root(self) -> Module:
         return self.modules[""]
 
+    @property
+    def measured(self) -> frozenset[str]:
+        """The sizes that depend on data: operations give tensors that have them, and they are read from these."""
+        given = (node.outputs for module in self.modules.values() for node in module.nodes if node.op != CALL)
+        dims = (dim for metas in given for meta in metas if meta is not None for dim in meta.shape)
+        bare = {dim.expr for dim in dims if isinstance(dim, Sym) and isinstance(dim.expr, str)}
+        return frozenset(str(name) for name in bare - {symbol.name for symbol in self.symbols})
+
     def bindings(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         """The value of each symbol for inputs of these shapes."""
         return {s.name: shapes[s.input][s.axis] for s in self.symbols}
@@ -257,6 +275,15 @@ def refs(arg: Arg) -> Iterator[Ref]:
     elif isinstance(arg, dict):
         for item in arg.values():
             yield from refs(item)
+
+
+def symbols_of(arg: Arg) -> set[str]:
+    """The free sizes in an argument."""
+    if isinstance(arg, Sym):
+        return arg.symbols()
+    if isinstance(arg, dict):
+        return symbols_of(list(arg.values()))
+    return set().union(*map(symbols_of, arg)) if isinstance(arg, list | tuple) else set()
 
 
 def map_args(arg: Arg, change: Callable[[Arg], Arg]) -> Arg:

@@ -16,15 +16,24 @@ import torch
 from torchport.capture import graph as g
 from torchport.capture import operations
 from torchport.capture.control_flow import CONTROL_FLOW, Bodies, Body, decides
+from torchport.capture.in_double import IN_DOUBLE
 from torchport.capture.plan import Plan
 from torchport.capture.torch_internals import OpOverload, eps_of_rms_norm, pytree
+from torchport.errors import CaptureError
 from torchport.trace.plan import operation_key
 
 Watch = Callable[[str, torch.Tensor], torch.Tensor]
-"""Takes a trace key and the value there, and returns the value to continue with."""
+"""Takes a trace key and the value there, and returns the value to continue with. Complex numbers come as pairs."""
 
-_WIDE = {"float16", "bfloat16", "float32"}
+_WIDE = {**dict.fromkeys(("float16", "bfloat16", "float32"), "float64"), "complex64": "complex128"}
 _RMS_NORM = "aten.rms_norm.default"
+_RUN_AS = {
+    # The weights are the model's own tensors: what forward writes to a buffer becomes a new value instead.
+    "aten.copy_.default": "aten.copy.default",
+    # A graph has no copies, which the model makes of a view that is conjugated or negated only when it is read.
+    "aten._conj.default": "aten._conj_physical.default",
+    "aten._neg_view.default": "aten.neg.default",
+}
 
 
 class Interpreter:
@@ -43,6 +52,7 @@ class Interpreter:
     ):
         self.graph, self.weights, self.plan, self.watch = graph, weights, plan, watch
         self.truth, self.nodes, self.observed = truth, nodes, observed or {}
+        self.measured = graph.measured
         self.inside: list[str] = []
         """The names of the calls that have begun and not ended, the innermost last."""
         self.decides_itself = not truth
@@ -62,7 +72,8 @@ class Interpreter:
         device = inputs[0].device if inputs else torch.device("cpu")
         self.device = device
         with torch.no_grad():
-            return self._call(root, [self._widen(t) for t in inputs])
+            given = zip(root.inputs, inputs, strict=True)
+            return self._call(root, [self._widen(_as_meant(item.meta, t)) for item, t in given])
 
     def _call(self, module: g.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         call = self.plan.calls[next(self.calls)]
@@ -78,6 +89,7 @@ class Interpreter:
                 values[node.name] = self._call(self.graph.modules[node.target], args)
             else:
                 values[node.name] = self._operation(node, values, module)
+                self._measure(node, values[node.name])
                 if self.nodes and isinstance(values[node.name], torch.Tensor):
                     values[node.name] = self._watched(operation_key(call.name, node.name), values[node.name])
             for name in uses.get(index, ()):
@@ -86,7 +98,31 @@ class Interpreter:
         self.inside.pop()
         return [self._watched(key, value) for key, value in zip(call.outputs, results, strict=True)]
 
+    def _size(self, size: g.Sym, node: g.Node) -> int:
+        if missing := sorted(size.symbols() - self.bindings.keys()):
+            raise CaptureError(
+                "TP0202",
+                f"{node.op} needs the size {missing[0]!r}, which depends on data that its module does not see",
+                where=node.source,
+                fix="compute the size in the module that uses it",
+            )
+        return size.evaluate(self.bindings)
+
+    def _measure(self, node: g.Node, value: Any) -> None:
+        """Notes the sizes of a result that depend on data."""
+        for meta, tensor in zip(
+            node.outputs, value if isinstance(value, list | tuple) else [value], strict=False
+        ):
+            for dim, size in zip(
+                () if meta is None else meta.shape, getattr(tensor, "shape", ()), strict=False
+            ):
+                if isinstance(dim, g.Sym) and dim.expr in self.measured:
+                    self.bindings[str(dim.expr)] = size
+
     def _watched(self, key: str, value: torch.Tensor) -> torch.Tensor:
+        if value.is_complex():
+            pairs = torch.view_as_real(value.resolve_conj())
+            return self._widen(torch.view_as_complex(self.watch(key, pairs).contiguous()))
         return self._widen(self.watch(key, value))
 
     def _operation(
@@ -99,9 +135,9 @@ class Interpreter:
             if isinstance(arg, g.Ref):
                 return self._value(arg, values, module)
             if isinstance(arg, g.Sym):
-                return arg.evaluate(self.bindings)
+                return self._size(arg, node)
             if isinstance(arg, g.Dtype):
-                return torch.float64 if self.truth and arg.name in _WIDE else getattr(torch, arg.name)
+                return getattr(torch, _WIDE.get(arg.name, arg.name) if self.truth else arg.name)
             if isinstance(arg, g.Device):
                 return self.device
             if isinstance(arg, g.Layout | g.MemoryFormat):
@@ -123,6 +159,8 @@ class Interpreter:
             return self._control_flow(node, args)
         if self.truth and node.op == _RMS_NORM:
             args, kwargs = _with_own_eps(node, args, kwargs)
+        if self.truth and node.op in IN_DOUBLE:
+            return IN_DOUBLE[node.op](*args, **kwargs)
         result = self.overload(node.op)(*args, **kwargs)
         # Other values are float64 already, and some operations refuse to mix.
         return pytree.tree_map_only(torch.Tensor, self._widen, result) if self.truth else result
@@ -200,14 +238,20 @@ class Interpreter:
         return picked
 
     def _widen(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.truth and tensor.is_complex():
+            return tensor.to(torch.complex128)
         return tensor.double() if self.truth and tensor.is_floating_point() else tensor
 
     def overload(self, name: str) -> OpOverload:
-        """The operation that is run for a name: what forward writes to a buffer becomes a new value instead.
+        """The operation that is run for a name."""
+        return operations.overload(_RUN_AS.get(name, name))
 
-        The weights are the model's own tensors, so a run must not write to them.
-        """
-        return operations.overload(name.replace("aten.copy_.", "aten.copy."))
+
+def _as_meant(meta: g.TensorMeta, tensor: torch.Tensor) -> torch.Tensor:
+    """An input, which a trace has as pairs if it is complex."""
+    if meta.dtype.startswith("complex") and not tensor.is_complex():
+        return torch.view_as_complex(tensor.contiguous())
+    return tensor
 
 
 def _tensors(args: Any) -> Iterator[torch.Tensor]:

@@ -7,8 +7,10 @@ Every part of torchport that looks an operation up does it here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -54,10 +56,23 @@ def is_operation(name: str) -> bool:
     return _find(name) is not None
 
 
+PACKAGES = {"transformers": "transformers.integrations.moe"}
+"""The module that registers the operations of a namespace, for packages that are imported only if one is asked for."""
+
+
 def _find(name: str) -> OpOverload | None:
     parts = name.split(".")
     if len(parts) != 3 or not all(parts):
         return None
+    found = _look_up(parts)
+    if found is None and parts[0] in PACKAGES:
+        with suppress(ImportError):
+            import_module(PACKAGES[parts[0]])
+            found = _look_up(parts)
+    return found
+
+
+def _look_up(parts: Sequence[str]) -> OpOverload | None:
     found: Any = torch.ops
     for part in parts:
         found = getattr(found, part, None)

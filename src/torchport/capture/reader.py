@@ -276,7 +276,7 @@ class GraphReader:
             return g.Layout(str(arg).removeprefix("torch."))
         if isinstance(arg, torch.memory_format):
             return g.MemoryFormat(str(arg).removeprefix("torch."))
-        if arg is None or isinstance(arg, bool | int | float | str):
+        if arg is None or isinstance(arg, bool | int | float | complex | str):
             return arg
         raise CaptureError(
             "TP0202",

@@ -37,7 +37,7 @@ def simplify(graph: g.Graph) -> g.Graph:
     modules = {key: _without_identities(module, graph.weights) for key, module in graph.modules.items()}
     modules = _without_empty_calls(modules)
     modules = _whole_recurrent_outputs(modules)
-    modules = without_unread(modules)
+    modules = without_unread(modules, graph.measured)
     modules = inputs_in_order_of_use(modules)
     modules = {key: _renamed(module) for key, module in modules.items()}
     used = {name for module in modules.values() for name in module.params.values()}
@@ -58,8 +58,8 @@ def _first_tied(weights: dict[str, g.Weight]) -> dict[str, g.Weight]:
 
 def _without_identities(module: g.Module, weights: dict[str, g.Weight]) -> g.Module:
     """The module without operations that return their operand as it is, and without asserts."""
-    metas = {item.name: item.meta for item in module.inputs}
-    metas |= {name: weights[weight].meta for name, weight in module.params.items()}
+    metas = {g.Ref(item.name): item.meta for item in module.inputs}
+    metas |= {g.Ref(name): weights[weight].meta for name, weight in module.params.items()}
     same: dict[g.Ref, g.Ref] = {}
     hints: dict[str, str] = {}
     nodes: list[g.Node] = []
@@ -70,14 +70,13 @@ def _without_identities(module: g.Module, weights: dict[str, g.Weight]) -> g.Mod
         if node.op in _VIEWS:
             node = replace(node, op=_RESHAPE)
         source = node.args[0] if node.args and isinstance(node.args[0], g.Ref) else None
-        before = metas.get(source.name) if source and source.index == 0 else None
+        before = metas.get(source) if source is not None else None
         if source is not None and before is not None and _is_identity(node, before):
             same[g.Ref(node.name)] = source
-            if node.hint:
+            if node.hint and source.index == 0:
                 hints[source.name] = node.hint
             continue
-        if node.outputs and node.outputs[0] is not None:
-            metas[node.name] = node.outputs[0]
+        metas |= {g.Ref(node.name, i): meta for i, meta in enumerate(node.outputs) if meta is not None}
         nodes.append(node)
     outputs = tuple(same.get(ref, ref) for ref in module.outputs)
     named = tuple(replace(node, hint=hints.get(node.name, node.hint)) for node in nodes)

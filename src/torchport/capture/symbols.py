@@ -200,6 +200,21 @@ def read_symbols(
     return found
 
 
+def measured(graph: torch.fx.Graph, taken: set[str]) -> dict[str, str]:
+    """A name for each size that depends on data, by torch's name. Numbers that are read from tensors have none."""
+    found: dict[str, str] = {}
+    for node in graph.nodes:
+        for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+            if any(getattr(key, "name", None) == "size" for key in path):
+                label = f"found_{node.target.name().partition('::')[2].partition('.')[0].strip('_')}"
+                number, name = 2, label
+                while name in taken:
+                    number, name = number + 1, f"{label}_{number}"
+                taken.add(name)
+                found[str(symbol)] = name
+    return found
+
+
 def with_examples(graph: Graph, inputs: Sequence[torch.Tensor]) -> Graph:
     """The graph with the lengths that its free sizes have in the example inputs."""
     shapes = {item.name: tuple(tensor.shape) for item, tensor in zip(graph.root.inputs, inputs, strict=True)}

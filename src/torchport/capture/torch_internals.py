@@ -18,7 +18,8 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 - `torch.autograd.grad_mode._unsafe_preserve_version_counter`: what is put back counts as never written to.
 - `torch._C._functorch`: `peek_interpreter_stack` and `is_functorch_wrapped_tensor`, which tell whether a transform of
   torch.func, such as `vmap`, is at work.
-- `torch._C`: `_set_grad_enabled`, which stands in graphs as an operation, `_is_any_autocast_enabled`, and
+- `torch._C`: `_dispatch_get_all_op_names` and `_dispatch_has_kernel_for_dispatch_key`, which know every operation,
+  `_set_grad_enabled`, which stands in graphs as an operation, `_is_any_autocast_enabled`, and
   `DisableTorchFunction` and `_DisableTorchDispatch`, which keep what is computed within from all modes.
 """
 
@@ -48,9 +49,11 @@ __all__ = [
     "OpOverloadPacket",
     "TorchDispatchMode",
     "associative_scan",
+    "aten_names",
     "decompositions",
     "eps_of_rms_norm",
     "is_autocast_on",
+    "is_composite",
     "is_grad_mode",
     "is_in_transform",
     "is_of_transform",
@@ -72,6 +75,20 @@ def decompositions(operations: Sequence[OpOverloadPacket]) -> dict[OpOverload, C
     """For each overload of some operations that torch can take apart, the function that does."""
     found: dict[OpOverload, Callable[..., Any]] = dict(get_decompositions(list(operations)))  # type: ignore[arg-type]
     return found
+
+
+def aten_names() -> list[str]:
+    """The full names of all overloads of ATen that this torch has."""
+    known: list[str] = torch._C._dispatch_get_all_op_names()
+    parts = (name.removeprefix("aten::").partition(".") for name in known if name.startswith("aten::"))
+    return sorted({f"aten.{base}.{form or 'default'}" for base, _, form in parts})
+
+
+def is_composite(name: str) -> bool:
+    """Whether ATen itself writes an operation in others, so that every trace has these instead."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(
+        name.replace(".", "::", 1).removesuffix(".default"), "CompositeImplicitAutograd"
+    )
 
 
 class plain_torch:

@@ -16,7 +16,10 @@ from torchport.capture.state import quiet
 from torchport.capture.torch_internals import TorchDispatchMode, pytree
 
 Operations = dict[str, set[tuple[str, ...]]]
-"""The class of a module → the operations that one of its calls makes itself."""
+"""The class of a module → what one of its calls does: its own operations, and its calls of others.
+
+A list of layers that all do the same counts once, so that it may be longer or shorter.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,17 +33,22 @@ class Trial:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self) -> None:
+    def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: Operations = {}
         self.trace: list[object] = []
-        self.open: list[tuple[str, list[str]]] = [("", [])]
+        self.open: list[list[str | _Call]] = [[]]
+        self.lists = {
+            module: name.rpartition(".")[0]
+            for name, module in model.named_modules()
+            if name.rpartition(".")[2].isdigit()
+        }
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         given = dict(kwargs or {})
-        self.open[-1][1].append(str(func))
+        self.open[-1].append(str(func))
         numbers = [leaf for leaf in pytree.tree_leaves((args, given)) if isinstance(leaf, int | float)]
         if func is torch.ops.aten._local_scalar_dense.default:
             # What a meta tensor holds is not known; models ask whether a mask is all ones.
@@ -51,11 +59,36 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def entered(self, module: torch.nn.Module, _: Any) -> None:
-        self.open.append((type(module).__qualname__, []))
+        self.open.append([])
 
     def left(self, module: torch.nn.Module, _: Any, __: Any) -> None:
-        name, operations = self.open.pop()
-        self.operations.setdefault(name, set()).add(tuple(operations))
+        name, done = type(module).__qualname__, _with_lists(self.open.pop())
+        self.operations.setdefault(name, set()).add(done)
+        self.open[-1].append(_Call(f"{name} {hash(done)}", self.lists.get(module)))
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of a module by another: what it does, and the list that the module is in."""
+
+    does: str
+    list: str | None
+
+
+def _with_lists(steps: list[str | _Call]) -> tuple[str, ...]:
+    """What a module does, in which the calls of a list count once if they all do the same."""
+    in_lists: dict[str | None, set[str]] = {}
+    for step in steps:
+        if isinstance(step, _Call):
+            in_lists.setdefault(step.list, set()).add(step.does)
+    done: list[str] = []
+    for step in steps:
+        if isinstance(step, str):
+            done.append(step)
+        elif step.list is None or len(in_lists[step.list]) > 1 or done[-1:] != [f"each {step.does}"]:
+            is_each = step.list is not None and len(in_lists[step.list]) == 1
+            done.append(f"each {step.does}" if is_each else step.does)
+    return tuple(done)
 
 
 def construct(recipe: Recipe, numbers: Mapping[str, int | float]) -> int | None:
@@ -73,7 +106,7 @@ def attempt_run(recipe: Recipe, numbers: Mapping[str, int | float], inputs: Inpu
         with quiet():
             model, own = recipe.made(numbers)
             args, kwargs = own or inputs
-            watch = _Watch()
+            watch = _Watch(model)
             watch.trace += [tuple(tensor.shape) for tensor in model.state_dict(keep_vars=True).values()]
             hooks = [
                 handle

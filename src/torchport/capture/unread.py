@@ -14,10 +14,12 @@ RECURRENT = frozenset({"aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input
 """Operations of layers that keep all of their outputs, so that each such layer has one form."""
 
 
-def without_unread(modules: dict[str, g.Module]) -> dict[str, g.Module]:
+def without_unread(
+    modules: dict[str, g.Module], measured: frozenset[str] = frozenset()
+) -> dict[str, g.Module]:
     """Drops operations that nobody reads, then inputs and outputs of modules, until nothing is left to drop."""
     while True:
-        fewer = {key: _live(module) for key, module in modules.items()}
+        fewer = {key: _live(module, measured) for key, module in modules.items()}
         fewer = _without_unread_inputs(fewer)
         fewer = _without_unread_outputs(fewer)
         reached = set(g.reached(fewer, ""))
@@ -27,14 +29,29 @@ def without_unread(modules: dict[str, g.Module]) -> dict[str, g.Module]:
         modules = fewer
 
 
-def _live(module: g.Module) -> g.Module:
-    """The module without operations and weights that none of its outputs needs."""
+def _dims(node: g.Node) -> set[str]:
+    """The free sizes in the shapes of what a node gives."""
+    return g.symbols_of([list(meta.shape) for meta in node.outputs if meta is not None])
+
+
+def _live(module: g.Module, measured: frozenset[str]) -> g.Module:
+    """The module without operations and weights that none of its outputs needs.
+
+    `measured` are the sizes that depend on data: an operation is needed for the size of its result, too.
+    """
     needed = {ref.name for ref in module.outputs}
+    sizes: set[str] = set()
+    shown: set[str] = set()
+    first: dict[str, set[str]] = {}
+    for node in module.nodes:
+        first[node.name] = (_dims(node) & measured) - shown
+        shown |= first[node.name]
     kept = []
     for node in reversed(module.nodes):
-        if node.name in needed:
+        if node.name in needed or first[node.name] & sizes:
             kept.append(node)
             needed |= {ref.name for ref in g.refs([node.args, node.kwargs])}
+            sizes |= (g.symbols_of([node.args, node.kwargs]) | _dims(node)) & measured
     params = {name: weight for name, weight in module.params.items() if name in needed}
     return replace(module, nodes=tuple(reversed(kept)), params=params)
 

@@ -213,7 +213,8 @@ def _others(value: int | float, turn: int) -> Iterator[int | float]:
     scaled = [value * up // down for up, down in turned if value * up % down == 0]
     near = [value + 1 + turn % 3, value + 1, value + 2, value - 1]
     for other in scaled + near if value > 1 else near + scaled:
-        if other > 0 and other not in seen:
+        # A size of 1 is not like others: axes of that size are broadcast, steps of it are no steps.
+        if other > 1 and other not in seen:
             seen.add(other)
             yield other
 

@@ -15,9 +15,11 @@ from torchport.cli.doctor import doctor
 from torchport.cli.explain import explain
 from torchport.cli.marble import app as marble
 from torchport.cli.minify import minify
+from torchport.cli.ops import ops
 from torchport.cli.port import port
 from torchport.cli.record import record
 from torchport.cli.report import report
+from torchport.cli.todos import todos
 from torchport.cli.tui import tui
 
 # Plain help starts in half the time of the boxed one, and wraps as it is written.
@@ -53,7 +55,23 @@ def torchport(
         typer.echo(context.get_help())
 
 
-for command in (port, check, report, tui, minify, diff, record, codegen, bench, doctor, cache, explain):
+_COMMANDS = (
+    port,
+    check,
+    report,
+    tui,
+    minify,
+    diff,
+    record,
+    codegen,
+    todos,
+    ops,
+    bench,
+    doctor,
+    cache,
+    explain,
+)
+for command in _COMMANDS:
     app.command()(command)
 app.add_typer(marble, name="marble")
 app.add_typer(debug, name="debug")

@@ -286,6 +286,12 @@ PORTS: dict[str, Explanation] = {
         "example inputs, from which alone shapes are known.",
         "Give example inputs, or rewrite the line of the model that the message names.",
     ),
+    "TP0407": Explanation(
+        "the file is none that torchport generated",
+        "Markers of what is left to do are looked for in generated source, such as rust/src/model.rs in the "
+        "directory of a port; this file is something else, or is not there.",
+        "Give the source file that `torchport port` or `torchport codegen --out` wrote.",
+    ),
     "TP0420": Explanation(
         "the synapses of an operation are not known",
         "A neuron graph has an operation whose groups compute, but nothing says from where each neuron receives.",

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from torchport.parity.calls import ExtraCall, extra_calls
@@ -27,6 +28,7 @@ from torchport.parity.operations import operations_by_call
 from torchport.parity.picture import Picture, draw
 from torchport.parity.result import Divergence, Layer, Measured, Parity, Program
 from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
+from torchport.parity.values import Remembered
 from torchport.trace.plan import Call, Event, checked_events, input_key, output_key
 from torchport.trace.reading import Trace
 
@@ -47,6 +49,7 @@ def compare_traces(
     again: Again | None = None,
     pictures: bool = True,
     own_golden: Path | Trace | None = None,
+    remembered: Mapping[str, Remembered] = MappingProxyType({}),
 ) -> Parity:
     """Judge every call of a port by its own error, and the model's outputs by the chained error.
 
@@ -56,6 +59,8 @@ def compare_traces(
     reference computes when it is run again in other ways. Without `pictures`, only layers that fail have one.
     `own_golden` has what own errors are measured against, if that is not `golden`: what the reference computes from the
     inputs that each call of the candidate had, if it could not be handed golden ones. `truth` is then of these values.
+    `remembered` has the verdicts on values that were judged before, by key: the traces need not have these, but for
+    those that are in `again`.
     """
     with ExitStack() as stack:
 
@@ -70,7 +75,7 @@ def compare_traces(
             chained=opened(chained),
         )
         return _Comparison(
-            traces, list(calls), rules, judged, operations or {}, again or Again(), pictures
+            traces, list(calls), rules, judged, operations or {}, again or Again(), pictures, remembered
         ).run(events)
 
 
@@ -84,9 +89,11 @@ class _Comparison:
         operations: Mapping[str, Sequence[str]],
         again: Again,
         pictures: bool,
+        remembered: Mapping[str, Remembered],
     ) -> None:
+        self.remembered = remembered
         self.traces, self.judged, self.pictures = traces, judged, pictures
-        self.measuring = Measuring(traces, rules, again)
+        self.measuring = Measuring(traces, rules, again, remembered)
         self.calls = {call.name: call for call in calls}
         self.rules = rules
         self.own: dict[str, list[Finding]] = defaultdict(list)
@@ -255,6 +262,8 @@ class _Comparison:
         )
 
     def _picture(self, own: Measured) -> Picture | None:
+        if (known := self.remembered.get(own.key)) is not None:
+            return known.picture
         return draw(self.traces.own_golden.get(own.key), self.traces.lockstep.get(own.key), own.golden_max)
 
     def _nothing(self, call: Call, found: list[Finding]) -> str | None:

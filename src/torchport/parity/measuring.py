@@ -12,19 +12,10 @@ from typing import NamedTuple
 
 import torch
 
-from torchport.parity import dtypes
-from torchport.parity.finding import (
-    Finding,
-    elements_of,
-    lacks_truth_of,
-    missing,
-    proves_little,
-)
-from torchport.parity.judge import judge_by
+from torchport.parity.finding import Finding, missing
 from torchport.parity.metrics import Metrics
-from torchport.parity.result import Measured
-from torchport.parity.rulebook import Choice, Judged, RuleBook
-from torchport.parity.tolerance import NoiseFloor
+from torchport.parity.rulebook import Choice, RuleBook
+from torchport.parity.values import Remembered, judge_value, rule_for
 from torchport.trace.plan import Call, returned_key
 from torchport.trace.reading import Trace
 from torchport.trace.residual import residual
@@ -54,8 +45,10 @@ class Traces(NamedTuple):
 class Measuring:
     """Judges single values of the traces, by the rule for each."""
 
-    def __init__(self, traces: Traces, rules: RuleBook, again: Again) -> None:
-        self.traces, self.rules, self.again = traces, rules, again
+    def __init__(
+        self, traces: Traces, rules: RuleBook, again: Again, remembered: Mapping[str, Remembered]
+    ) -> None:
+        self.traces, self.rules, self.again, self.remembered = traces, rules, again, remembered
         self._of_golden: dict[tuple[str, float | None, float | None], Metrics] = {}
         """What was measured of the values of a call that are golden tensors themselves, by key and tolerances."""
 
@@ -65,6 +58,9 @@ class Measuring:
 
     def own(self, call: Call, what: str, key: str) -> Finding | None:
         """The verdict on a value in lock-step, or None for an input that is another value handed on unchanged."""
+        known = self.remembered.get(key)
+        if known is not None and key not in self.again.coarser:
+            return known.own._replace(call=call.name, what=what)
         golden, lockstep = self.traces.own_golden, self.traces.lockstep
         stored = golden.resolve(key)
         if key not in lockstep:
@@ -76,12 +72,15 @@ class Measuring:
         return self._judged(call, what, key, *pair, self.rules.own, *more)
 
     def chained(self, call: Call, what: str, key: str) -> Finding:
-        chained = self.traces.chained
+        chained, again = self.traces.chained, self.again
+        known = self.remembered.get(key)
+        if known is not None and key not in again.ends and key not in again.coarser_ends:
+            return known.chained._replace(call=call.name, what=what)
         stored = key if key in chained else self.traces.golden.resolve(key)
         if stored not in chained:
             return missing(call, what, key)
         pair = self.traces.golden.get(key), chained.get(stored)
-        more = self._from_end(key), self.again.coarser_ends.get(key)
+        more = self._from_end(key), again.coarser_ends.get(key)
         return self._judged(call, what, key, *pair, self.rules.chained, *more)
 
     def returned_own(self, root: Call) -> list[Finding]:
@@ -135,27 +134,13 @@ class Measuring:
         distance: torch.Tensor | None,
         coarser: torch.Tensor | None,
     ) -> Finding:
-        rule = choose(Judged(key, dtypes.name_of(golden.dtype), dtypes.name_of(candidate.dtype)))
+        rule = rule_for(choose, key, golden, candidate)
         is_golden = golden is candidate
         known = self._of_golden.get((key, rule.rtol, rule.atol)) if is_golden and distance is None else None
-        metrics, verdict = judge_by(rule, golden, candidate, distance, coarser, known)
-        if is_golden and verdict.passed:
+        finding, metrics = judge_value(rule, key, golden, candidate, distance, coarser, known)
+        if is_golden and finding.passed:
             self._of_golden[key, rule.rtol, rule.atol] = metrics
-        elements = elements_of(golden, candidate, distance, metrics, verdict)
-        is_somewhere = elements is not None and elements.common
-        reason = f"{verdict.reason}: {elements}" if is_somewhere else verdict.reason
-        measured = Measured(
-            **vars(metrics),
-            key=key,
-            passed=verdict.passed,
-            rule=verdict.rule,
-            ratio=verdict.ratio,
-            reason=reason,
-            elements=elements,
-        )
-        by_noise = isinstance(rule, NoiseFloor)
-        lacks_truth, little = by_noise and lacks_truth_of(metrics), by_noise and proves_little(metrics)
-        return Finding(call.name, what, verdict.passed, reason, measured, key, lacks_truth, little)
+        return finding._replace(call=call.name, what=what)
 
 
 def output_name(call: Call, index: int) -> str:

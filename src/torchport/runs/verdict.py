@@ -7,7 +7,7 @@ that computes is their floor; and the class of arithmetic that explains them is 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch import Tensor
@@ -19,6 +19,7 @@ from torchport.parity.compare import compare_traces
 from torchport.parity.measuring import Again
 from torchport.parity.result import Layer, Parity
 from torchport.parity.rulebook import RuleBook
+from torchport.parity.values import Remembered
 from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
 from torchport.trace.plan import Plan
@@ -53,6 +54,8 @@ class RunTraces:
     chained: Path | Trace
     own_golden: Path | Trace | None = None
     """What own errors are measured against, if that is not `golden`."""
+    remembered: Mapping[str, Remembered] = field(default_factory=dict)
+    """By key, the verdicts on values that were judged before; the traces may lack those that are right."""
 
     @classmethod
     def of(cls, files: RunFolder) -> RunTraces:
@@ -97,6 +100,7 @@ def compare_run(
             pictures=pictures,
             judged=judged,
             own_golden=found.own_golden,
+            remembered=found.remembered,
         )
 
     with steps.step("compare", "comparing every layer"):

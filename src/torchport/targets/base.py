@@ -240,6 +240,36 @@ class WritesCode(Protocol):
     def write_code(self, graph: Graph, file: Path | None, options: Any, model: str | None) -> WrittenCode: ...
 
 
+MarkerType = Literal["operation", "form", "control flow", "unknown", "other"]
+"""What a marker stands for: an operation that nothing maps, a form of one that is mapped otherwise, control flow, what
+torch.export could not follow, or something else."""
+
+
+class Marker(BaseModel):
+    """A place in generated code where something is left to do."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: MarkerType
+    line: int
+    reason: str
+    suggestion: str
+    op: str | None = None
+    module: str | None = None
+    """The class of the user's model that needs it."""
+    source: str | None = None
+    """The line of the user's model."""
+
+
+@runtime_checkable
+class LeavesMarkers(Protocol):
+    """A target whose code has markers where something is left to do, as `torchport todos` lists them."""
+
+    def markers(self, text: str) -> list[Marker] | None:
+        """The markers in the text of a file; None if this target did not generate it."""
+        ...
+
+
 @dataclass(frozen=True)
 class NamedNumber:
     """A number that generated code has a name for, and why."""

@@ -1,4 +1,4 @@
-//! `torch.nn.functional.grid_sample` of images: values at places between the pixels.
+//! `torch.nn.functional.grid_sample` of images and volumes: values at places between the pixels.
 
 use super::real::{for_real, real_dtype, tensor_like, with_values, Real};
 use candle::{bail, Result, Tensor};
@@ -20,8 +20,8 @@ pub enum Border {
     Reflect,
 }
 
-/// Samples `x` of shape (batch, channels, height, width) at the places of `grid` of shape
-/// (batch, rows, columns, 2): `x` before `y`, from -1 to 1 over the image.
+/// Samples images or volumes `x` of shape (batch, channels, …, width) at the places of `grid`, which has
+/// as many axes and a coordinate for each of them last: `x` first, from -1 to 1 over the image.
 pub fn grid_sample(
     x: &Tensor,
     grid: &Tensor,
@@ -29,18 +29,23 @@ pub fn grid_sample(
     border: Border,
     align_corners: bool,
 ) -> Result<Tensor> {
-    let (batch, channels, height, width) = x.dims4()?;
-    let (grids, rows, columns, pair) = grid.dims4()?;
-    if grids != batch || pair != 2 || height * width == 0 {
-        let (x, grid) = (x.dims(), grid.dims());
-        bail!("grid_sample: an image of shape {x:?} with a grid of shape {grid:?}")
+    let (dims, grids) = (x.dims(), grid.dims());
+    let rank = dims.len().saturating_sub(2);
+    let fits = (rank == 2 || rank == 3) && grids.len() == rank + 2;
+    if !fits || grids[0] != dims[0] || grids[rank + 1] != rank || dims[2..].contains(&0) {
+        bail!("grid_sample: an image of shape {dims:?} with a grid of shape {grids:?}")
+    }
+    if rank == 3 && sampling == Sampling::Bicubic {
+        bail!("grid_sample: volumes cannot be sampled by cubic interpolation")
     }
     let image = Image {
-        size: [width, height],
+        size: dims[2..].iter().rev().copied().collect(),
         border,
         align_corners,
     };
-    let places = rows * columns;
+    let (batch, channels) = (dims[0], dims[1]);
+    let pixels: usize = dims[2..].iter().product();
+    let places: usize = grids[1..=rank].iter().product();
     for_real!(real_dtype("grid_sample", x.dtype())?, T => {
         let y = with_values::<T, _>(x, |x| with_values::<T, _>(grid, |grid| {
             let mut y = vec![T::ZERO; batch * channels * places];
@@ -48,10 +53,10 @@ pub fn grid_sample(
                 return Ok(y);
             }
             y.par_chunks_mut(channels * places).enumerate().for_each(|(n, y)| {
-                let x = &x[n * channels * height * width..][..channels * height * width];
-                for (at, place) in grid[n * places * 2..][..places * 2].chunks(2).enumerate() {
-                    let taps = image.taps(place[0], place[1], sampling);
-                    for (plane, y) in x.chunks(height * width).zip(y.chunks_mut(places)) {
+                let x = &x[n * channels * pixels..][..channels * pixels];
+                for (at, place) in grid[n * places * rank..][..places * rank].chunks(rank).enumerate() {
+                    let taps = image.taps(place, sampling);
+                    for (plane, y) in x.chunks(pixels).zip(y.chunks_mut(places)) {
                         let sum: f64 = taps.iter().map(|&(i, weight)| plane[i].widen() * weight).sum();
                         y[at] = T::narrow(sum);
                     }
@@ -59,19 +64,20 @@ pub fn grid_sample(
             });
             Ok(y)
         }))?;
-        tensor_like(x, y, &[batch, channels, rows, columns])
+        tensor_like(x, y, &[&[batch, channels], &grids[1..=rank]].concat())
     })
 }
 
+/// The sizes of an image, the fastest axis first.
 struct Image {
-    size: [usize; 2],
+    size: Vec<usize>,
     border: Border,
     align_corners: bool,
 }
 
 impl Image {
     /// The pixels that a place is made of, with their weights; those outside are left out.
-    fn taps<T: Real>(&self, x: T, y: T, sampling: Sampling) -> Vec<(usize, f64)> {
+    fn taps<T: Real>(&self, place: &[T], sampling: Sampling) -> Vec<(usize, f64)> {
         let along = |axis: usize, place: T| {
             let place = self.unnormalised(axis, place);
             match sampling {
@@ -89,14 +95,20 @@ impl Image {
                 }
             }
         };
-        let mut taps = vec![];
-        let columns = along(0, x);
-        for (row, down) in along(1, y) {
-            for &(column, across) in &columns {
-                if let (Some(i), Some(j)) = (self.index(1, row), self.index(0, column)) {
-                    taps.push((i * self.size[0] + j, down * across));
-                }
-            }
+        let mut taps = vec![(0, 1.0)];
+        for axis in (0..place.len()).rev() {
+            let here = along(axis, place[axis]);
+            let inside =
+                |&(position, weight): &(f64, f64)| Some((self.index(axis, position)?, weight));
+            let here = here.iter().filter_map(inside).collect::<Vec<_>>();
+            let size = self.size[axis];
+            taps = taps
+                .iter()
+                .flat_map(|&(outer, weight)| {
+                    here.iter()
+                        .map(move |&(i, share)| (outer * size + i, weight * share))
+                })
+                .collect();
         }
         taps
     }

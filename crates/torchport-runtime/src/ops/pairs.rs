@@ -5,7 +5,7 @@ use super::to_dtype;
 use candle::{bail, DType, Result, Tensor};
 
 /// `float` or `int` of every pair, computed in f64 or i64.
-fn zip_wide(
+pub(crate) fn zip_wide(
     op: &str,
     a: &Tensor,
     b: &Tensor,
@@ -68,4 +68,14 @@ pub fn bitwise_right_shift(a: &Tensor, b: &Tensor) -> Result<Tensor> {
         0..=63 => a >> b,
         _ => a >> 63,
     })
+}
+
+/// `float` of every pair, computed in f64; both have the same floating point dtype.
+pub(crate) fn float_pair(
+    op: &str,
+    a: &Tensor,
+    b: &Tensor,
+    float: impl Fn(f64, f64) -> f64 + Sync,
+) -> Result<Tensor> {
+    zip_wide(op, a, b, float, None)
 }

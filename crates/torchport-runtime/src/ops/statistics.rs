@@ -177,7 +177,10 @@ pub fn std_mean(
 
 fn mean_beside(x: &Tensor, dims: &[usize], keepdim: bool) -> Result<Tensor> {
     let run = float_reduction("mean", x, dims, keepdim)?;
-    of_moments(x, &run, |state| state.mean)
+    of_moments(x, &run, |state| match state.count {
+        0.0 => f64::NAN,
+        _ => state.mean,
+    })
 }
 
 fn divisor(run: &Reduction, correction: f64) -> f64 {

@@ -228,7 +228,14 @@ def _earlier(entry: RawEntry) -> Compilation:
 
 
 def _advice(failed: list[RawFailedGuard], is_whole_function: bool) -> str | None:
-    return advice.for_recompilation(wording.words_of(failed[0]), is_whole_function) if failed else None
+    """What to do so that one of the graphs that were there would fit, and which, if they differ in that."""
+    found: dict[str | None, list[str]] = {}
+    for one in failed:
+        text = advice.for_recompilation(wording.words_of(one), is_whole_function)
+        found.setdefault(text, []).append(wording.read_failed_guard(one).graph)
+    if len(found) == 1:
+        return next(iter(found))
+    return " ".join(f"For {', '.join(graphs)}: {text}" for text, graphs in found.items() if text) or None
 
 
 def _limit(one: Gathered, known: Compilation) -> RecompileLimit:

@@ -61,19 +61,33 @@ def run_pair(
     pair: CompiledPair, graph: CapturedGraph, steps: Sequence[Step], values: MutableMapping[str, Tensor]
 ) -> CandidateRun:
     """Runs both, and puts what is observed into `values`."""
-    run = CandidateRun(values, kernels=pair.kernels, stretches=len(pair.observed))
+    run = new_run(pair, values)
     computing = Computing(graph, steps, values)
     torch.manual_seed(0)
     for one in pair.observed:
-        try:
-            _put_values(run, one, one.run(computing.given))
-        except NotComputable as error:
-            run.reasons |= dict.fromkeys((node.name for node in one.stretch.values), str(error))
+        observe(run, one, computing)
     torch.manual_seed(0)
+    leave_alone(run, pair, graph)
+    return run
+
+
+def new_run(pair: CompiledPair, values: MutableMapping[str, Tensor]) -> CandidateRun:
+    return CandidateRun(values, kernels=pair.kernels, stretches=len(pair.observed))
+
+
+def observe(run: CandidateRun, one: CompiledStretch, computing: Computing) -> None:
+    """Runs a stretch of a graph, and puts its values, or why there are none, into the run."""
+    try:
+        _put_values(run, one, one.run(computing.given))
+    except NotComputable as error:
+        run.reasons |= dict.fromkeys((node.name for node in one.stretch.values), str(error))
+
+
+def leave_alone(run: CandidateRun, pair: CompiledPair, graph: CapturedGraph) -> None:
+    """Runs a graph without observing it."""
     run.outputs = _as_list(pair.alone.run(graph.inputs))
     if run.outputs is not None and len(run.outputs) != len(outputs_of(graph)):
         run.outputs = None
-    return run
 
 
 def _put_values(run: CandidateRun, one: CompiledStretch, found: Any) -> None:
@@ -92,9 +106,14 @@ def _put_values(run: CandidateRun, one: CompiledStretch, found: Any) -> None:
 
 def runs_in_eager(pair: CompiledPair, computing: Computing) -> bool:
     """Whether eager PyTorch runs every operation of the graph, so that nothing of the backend's computes anything."""
+    run = new_run(pair, {})
+    again = Computing(computing.graph, computing.steps, run.values, computing.plain)
     with WatchedDispatch() as watched:
-        for one in pair.observed:
-            one.run(computing.given)
+        for place, one in enumerate(pair.observed):
+            observe(run, one, again)
+            read = {node.name for later in pair.observed[place + 1 :] for node in later.stretch.reads}
+            for name in run.values.keys() - read:
+                del run.values[name]
     return were_all_run((step.node for step in computing.steps), watched.ran)
 
 

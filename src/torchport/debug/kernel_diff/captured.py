@@ -26,6 +26,8 @@ class CapturedGraph:
     stage: Stage
     module: torch.fx.GraphModule
     inputs: tuple[Any, ...] = ()
+    names: tuple[str | None, ...] = ()
+    """Of the weights and inputs of the model among the inputs, as far as they are known."""
     runs: int = 0
 
     @property
@@ -44,6 +46,8 @@ class Capturing:
     decompositions: Mapping[Any, Any]
     copy_of: Callable[[Tensor], Tensor | None] = lambda tensor: None
     """A copy of a tensor that is there already and is not written to, if there is one."""
+    name_of: Callable[[Tensor], str | None] = lambda tensor: None
+    """The name of a weight or input of the model, if a tensor is one."""
     graphs: list[CapturedGraph] = field(default_factory=list)
     _count: int = 0
 
@@ -63,6 +67,9 @@ class Capturing:
             def run(*given: Any) -> Any:
                 if graph.runs == 0:
                     graph.inputs = tuple(self._copied(one, graph) for one in given)
+                    graph.names = tuple(
+                        self.name_of(one) if isinstance(one, Tensor) else None for one in given
+                    )
                     self.graphs.append(graph)
                 graph.runs += 1
                 return torch.fx.Interpreter(graph.module).run(*given)

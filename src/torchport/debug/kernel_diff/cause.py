@@ -17,14 +17,12 @@ from torchport.capture import operations
 from torchport.capture.torch_internals import OpOverload
 from torchport.debug.kernel_diff.computing import NotComputable
 from torchport.debug.kernel_diff.measuring import MeasuredGraph
+from torchport.debug.kernel_diff.needs import VALUES_BEFORE
 from torchport.debug.kernel_diff.steps import Step
 from torchport.events import Steps
 from torchport.explain.bound_operation import BoundOperation
 from torchport.explain.suggest import suggest_about
 from torchport.runs.report import Report
-
-_MOST_VALUES = 40
-"""How many values before an operation may be what a kernel gives in the place of its own."""
 
 
 def with_cause(report: Report, measured: Sequence[MeasuredGraph], steps: Steps) -> Report:
@@ -102,7 +100,7 @@ def _values_before(one: MeasuredGraph, step: Step) -> dict[str, Tensor]:
         names += [value.name for value in other.values if value.name in one.run.values]
     found: dict[str, Tensor] = {}
     for node in one.plan.graph.module.graph.nodes:
-        if node.name in names[-_MOST_VALUES:]:
+        if node.name in names[-VALUES_BEFORE:]:
             try:
                 found[node.name] = _on_cpu(one.computing.given(node))
             except NotComputable:

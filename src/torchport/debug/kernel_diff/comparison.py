@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,27 @@ from torchport.candidates.stored_tensors import Scratch
 from torchport.debug.comparing import ComparisonConfig
 from torchport.debug.internals import observing
 from torchport.debug.kernel_diff import notes
-from torchport.debug.kernel_diff.candidate import CompiledPair, compile_pair, run_pair, runs_in_eager
+from torchport.debug.kernel_diff.candidate import (
+    CompiledPair,
+    compile_pair,
+    leave_alone,
+    new_run,
+    observe,
+    runs_in_eager,
+)
 from torchport.debug.kernel_diff.captured import CapturedGraph, Capturing, graphs_in_order
 from torchport.debug.kernel_diff.cause import with_cause
 from torchport.debug.kernel_diff.deadline import within
+from torchport.debug.kernel_diff.excuses import Excuses
 from torchport.debug.kernel_diff.judging import Judgement, judge
-from torchport.debug.kernel_diff.measuring import MeasuredGraph, Values
+from torchport.debug.kernel_diff.measuring import MeasuredGraph
 from torchport.debug.kernel_diff.planning import GraphPlan, add_call, add_to, call_of_step, plan_graph
+from torchport.debug.kernel_diff.random_draws import Draws
 from torchport.debug.kernel_diff.reference import ReferenceValues
 from torchport.debug.kernel_diff.route import Route
-from torchport.debug.kernel_diff.second_look import SecondLook
 from torchport.debug.kernel_diff.settings_kept import settings_kept
 from torchport.debug.kernel_diff.steps import draws_random_numbers, read_steps
+from torchport.debug.kernel_diff.values import Values
 from torchport.debug.kernel_diff.whole_model import ModelRun, WholeModel
 from torchport.debug.kernel_diff.whole_values import (
     WholeRuns,
@@ -96,7 +106,7 @@ class Comparison:
 
     def _captured(self) -> list[CapturedGraph]:
         with observing.compiling(is_observed=True):
-            capturing = Capturing(self.route.decompositions, self.whole.copy_of_weight)
+            capturing = Capturing(self.route.decompositions, self.whole.copy_of_weight, self.whole.name_of)
             model: Any = torch.compile(self.whole.model, backend=capturing.backend, dynamic=False)
             try:
                 self.whole.run(model)
@@ -131,7 +141,7 @@ class Comparison:
 
     def run(self, scratch: Scratch, out: Path | None) -> Report:
         """Runs everything once, and judges it."""
-        values = Values(scratch.store(), scratch.store(), scratch.store(), scratch.store())
+        values = Values.within(scratch, self.config.rules, has_pictures=out is not None)
         with self.steps.step("run", "running every graph"):
             measured = [one for plan in self.compiled.plans if (one := self._measured(plan, values, scratch))]
             runs = self._whole_runs()
@@ -145,16 +155,33 @@ class Comparison:
         pair = self.compiled.pairs.get(plan.graph.name)
         if pair is None:
             return None
-        run = self._attempt(
-            plan.graph.name, lambda: run_pair(pair, plan.graph, plan.steps, scratch.store()), is_compiled=True
-        )
-        if run is None:
-            return None
-        found = MeasuredGraph(plan, run, values, scratch.store, self._reference_values(plan, scratch))
-        found.measure()
-        if found.reference is not None and found.reference.pair is not None:
-            self.compiled.reference_pairs[plan.graph.name] = found.reference.pair
-        return found
+        run, draws = new_run(pair, scratch.store()), Draws()
+        one = MeasuredGraph(plan, run, values, scratch.store, self._reference_values(plan, scratch))
+        for number, stretch in enumerate(pair.observed):
+            if not self._has_run(one, draws, partial(observe, run, stretch, one.computing)):
+                return one if number else None
+            if one.reference is None and stretch.stretch.values:
+                one.measure(stretch.stretch.values[-1])
+        one.measure()
+        if self._has_run(one, Draws(), partial(leave_alone, run, pair, plan.graph)):
+            one.finish()
+        if one.reference is not None and one.reference.pair is not None:
+            self.compiled.reference_pairs[plan.graph.name] = one.reference.pair
+        return one
+
+    def _has_run(self, one: MeasuredGraph, draws: Draws, work: Callable[[], None]) -> bool:
+        """Whether the backend ran a part of a graph. If not, what is left of the graph is not compared."""
+
+        def run() -> bool:
+            with draws.going_on():
+                work()
+            return True
+
+        name = one.plan.graph.name
+        if self._attempt(name, run, is_compiled=True):
+            return True
+        one.give_up(f"the backend fails before: {self.compiled.failures[name]}")
+        return False
 
     def _reference_values(self, plan: GraphPlan, scratch: Scratch) -> ReferenceValues | None:
         if self.reference is None:
@@ -216,11 +243,9 @@ class Comparison:
         is_random = self.compiled.has_random_numbers and (graphs or not runs.drew_as_many)
         whole = [self.name, *(call.name for call in beside), *graphs]
 
-        def excused(failed: Collection[str]) -> Mapping[str, str]:
-            given = self.config.rules, self.arithmetic, self.config.keeps_digits
-            looks = (SecondLook(one, *given) for one in measured)
-            return {name: why for look in looks for name, why in look.excused(failed).items()}
-
+        number = len(runs.eager.outputs)
+        given = values, self.config, self.arithmetic
+        excuses = Excuses(self.name, number, self.compiled.plans, measured, *given)
         return Judgement(
             plan=plan,
             values=values,
@@ -230,7 +255,7 @@ class Comparison:
             types=types,
             surplus=surplus(runs, self.name),
             may_differ=whole if is_random else (),
-            excused=excused,
+            excused=excuses.of,
         )
 
 

@@ -7,8 +7,8 @@ arithmetic.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +25,8 @@ from torchport.debug.kernel_diff.truth import AS_IT_IS, InFloat64, NoFloat64, on
 
 Mode = Callable[[], AbstractContextManager[Any]]
 ValueOf = Callable[[torch.fx.Node], Any]
+Keep = Callable[[str, Any], None]
+Settle = Callable[[torch.fx.Node, Any, ValueOf], Any]
 
 
 class NotComputable(Exception):
@@ -52,6 +54,8 @@ class Computing:
     values: Mapping[str, Tensor]
     plain: dict[str, Any] = field(default_factory=dict)
     """By node, what the backend does not give: numbers that are no tensors, such as sizes, and seeds."""
+    settle: Settle | None = None
+    """What an operation among others gives in the place of what was computed: a choice, as it was made elsewhere."""
 
     def __post_init__(self) -> None:
         inputs = zip(self.graph.placeholders, self.graph.inputs, strict=True)
@@ -67,43 +71,27 @@ class Computing:
     def in_a_row(self, steps: Sequence[Step], wanted: Sequence[torch.fx.Node], mode: Mode) -> list[Any]:
         """The values of some nodes, from operations of which each works on what those before it have computed."""
         known: dict[str, Any] = {}
+        computed = [step for step in steps if step.left_out is None]
+        readers = Readers([step.node for step in computed], keep={node.name for node in wanted})
 
         def value_of(node: torch.fx.Node) -> Any:
             return known[node.name] if node.name in known else self.given(node)
 
         with torch.no_grad(), mode():
-            for step in steps:
-                if step.left_out is None:
-                    result = self._computed_in_a_row(step.node, value_of)
-                    named = zip(step.values, step.parts(result), strict=True)
-                    known |= {value.name: _handed_on(part, value) for value, part in named}
+            for step in computed:
+                result = self.computed_in_a_row(step.node, value_of)
+                named = zip(step.values, step.parts(result), strict=True)
+                known |= {value.name: _handed_on(part, value) for value, part in named}
+                readers.forget(step.node, known)
         return [known.get(node.name, self.values.get(node.name)) for node in wanted]
 
-    def whole(self, mode: Mode = as_it_is, keep: Callable[[str, Any], None] | None = None) -> list[Any]:
+    def whole(self, mode: Mode = as_it_is, keep: Keep | None = None) -> list[Any]:
         """The outputs of the graph, from its inputs on. `keep` is given every tensor by the name of its node."""
-        nodes = list(self.graph.module.graph.nodes)
-        left = Counter(reader for node in nodes for reader in _names(node.all_input_nodes))
-        known: dict[str, Any] = {}
-
-        def value_of(node: torch.fx.Node) -> Any:
-            return known[node.name] if node.name in known else self.given(node)
-
+        row = Row(self)
         with torch.no_grad(), mode():
-            for node in nodes:
-                if node.op != "call_function":
-                    continue
-                is_fed = node.name in self.fed and node.name in self.values
-                found = self.given(node) if is_fed else self._computed_in_a_row(node, value_of)
-                # What is no number of the model, such as a seed, has no truth: eager PyTorch's is handed on.
-                known[node.name] = self.plain.get(node.name) if found is None else found
-                if keep is not None:
-                    keep(node.name, known[node.name])
-                left.subtract(_names(node.all_input_nodes))
-                for name in _names(node.all_input_nodes):
-                    if left[name] <= 0:
-                        known.pop(name, None)
+            row.go_on(None, keep)
         return [
-            value_of(node) if isinstance(node, torch.fx.Node) else node for node in outputs_of(self.graph)
+            row.value_of(node) if isinstance(node, torch.fx.Node) else node for node in outputs_of(self.graph)
         ]
 
     def _computed(self, node: torch.fx.Node, value_of: ValueOf) -> Any:
@@ -112,7 +100,7 @@ class Computing:
         kwargs = torch.fx.node.map_arg(node.kwargs, value_of)
         return target(*args, **kwargs)
 
-    def _computed_in_a_row(self, node: torch.fx.Node, value_of: ValueOf) -> Any:
+    def computed_in_a_row(self, node: torch.fx.Node, value_of: ValueOf) -> Any:
         """The result of an operation among others. If it alone cannot be computed in float64, the others are."""
         try:
             found = self._computed(node, value_of)
@@ -120,7 +108,8 @@ class Computing:
             with without_modes():
                 found = self._computed(node, lambda read: _in_own_dtype(read, value_of(read)))
             error.used[str(error.func)] = AS_IT_IS
-        return _handed_on(found, node)
+        found = _handed_on(found, node)
+        return found if self.settle is None else self.settle(node, found, value_of)
 
     def given(self, node: torch.fx.Node) -> Any:
         """The value of a node that is not computed here: an input, a constant, or what the backend gave."""
@@ -133,6 +122,49 @@ class Computing:
         if node.name in self.plain:
             return self.plain[node.name]
         raise NotComputable(f"the backend gives no value for {node.name}, which it reads")
+
+
+class Readers:
+    """How many of some operations have yet to read each value, so that none is held longer than it is needed."""
+
+    def __init__(self, nodes: Iterable[torch.fx.Node], keep: Collection[str] = ()) -> None:
+        self.left = Counter(name for node in nodes for name in _names(node.all_input_nodes))
+        self.keep = keep
+
+    def forget(self, node: torch.fx.Node, known: MutableMapping[str, Any]) -> None:
+        """Lets go of what an operation that has been computed was the last to read."""
+        for name in _names(node.all_input_nodes):
+            self.left[name] -= 1
+            if self.left[name] <= 0 and name not in self.keep:
+                known.pop(name, None)
+
+
+class Row:
+    """A graph that is computed from its inputs on, in one go or in several."""
+
+    def __init__(self, computing: Computing) -> None:
+        self.computing = computing
+        self.nodes = deque(node for node in computing.graph.module.graph.nodes if node.op == "call_function")
+        self.readers = Readers(computing.graph.module.graph.nodes)
+        self.known: dict[str, Any] = {}
+
+    def value_of(self, node: torch.fx.Node) -> Any:
+        return self.known[node.name] if node.name in self.known else self.computing.given(node)
+
+    def go_on(self, until: torch.fx.Node | None, keep: Keep | None = None) -> None:
+        """Computes what is left up to a node, or to the end."""
+        given = self.computing
+        while self.nodes:
+            node = self.nodes.popleft()
+            is_fed = node.name in given.fed and node.name in given.values
+            found = given.given(node) if is_fed else given.computed_in_a_row(node, self.value_of)
+            # What is no number of the model, such as a seed, has no truth: eager PyTorch's is handed on.
+            self.known[node.name] = given.plain.get(node.name) if found is None else found
+            if keep is not None:
+                keep(node.name, self.known[node.name])
+            self.readers.forget(node, self.known)
+            if node is until:
+                return
 
 
 def attribute(module: nn.Module, path: str) -> Any:

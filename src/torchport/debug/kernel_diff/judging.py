@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import Tensor
 
 from torchport.arithmetic.classes import Arithmetic
-from torchport.debug.kernel_diff.measuring import Values
+from torchport.debug.kernel_diff.values import Values
 from torchport.events import Steps
 from torchport.parity.result import Divergence, Layer, Operation, Parity
 from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
@@ -51,7 +51,7 @@ def judge(
     steps: Steps,
     out: Path | None,
 ) -> Report:
-    """The report. With `out`, it is written there with the values that were compared."""
+    """The report. With `out`, it is written there with the values of what is out of bounds, and of the whole model."""
     plan, about = judgement.plan, RunFile(name=judgement.plan.root, target=backend)
     emulate_ends = judgement.ends
 
@@ -90,7 +90,7 @@ def _traces(judgement: Judgement) -> RunTraces:
             ("the backend", values.candidate),
         )
     )
-    return RunTraces(golden, truth, candidate, candidate, own)
+    return RunTraces(golden, truth, candidate, candidate, own, values.remembered)
 
 
 def _write(judgement: Judgement, files: RunFolder) -> None:

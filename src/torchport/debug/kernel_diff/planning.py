@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 
@@ -40,6 +41,16 @@ class GraphPlan:
     """The calls of modules, by name."""
     names: dict[str, str]
     """By the name of a step's node, the name of its call."""
+
+    @cached_property
+    def step_of(self) -> dict[torch.fx.Node, Step]:
+        """By node, the operation that it is, or whose value it has."""
+        return {node: step for step in self.steps for node in (step.node, *step.values)}
+
+    @cached_property
+    def places(self) -> dict[torch.fx.Node, int]:
+        """By the node of an operation, how many are before it."""
+        return {step.node: place for place, step in enumerate(self.steps)}
 
     def keys(self, step: Step) -> list[str]:
         return output_keys(self.names[step.node.name], len(step.values))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,6 +14,25 @@ from torchport.debug.kernel_diff.steps import Step, draws_random_numbers
 
 ALIKE = 0.01
 """How far numbers may be apart, as a part of the largest, that were drawn alike; others are much farther apart."""
+
+
+class Draws:
+    """The random numbers of what runs in several goes: they begin with a seed, whatever else is drawn in between."""
+
+    def __init__(self) -> None:
+        self._states: list[Tensor] | None = None
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        if self._states is None:
+            torch.manual_seed(0)
+        else:
+            torch.set_rng_state(self._states[0])
+            torch.cuda.set_rng_state_all(self._states[1:])
+        try:
+            yield
+        finally:
+            self._states = [torch.get_rng_state(), *torch.cuda.get_rng_state_all()]
 
 
 def draws_as_eager(computing: Computing) -> bool:

@@ -10,9 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import torch
@@ -23,15 +22,14 @@ from torchport.debug.kernel_diff.computing import Mode, as_class, as_it_is, in_f
 from torchport.debug.kernel_diff.measuring import MeasuredGraph, attempt
 from torchport.debug.kernel_diff.planning import leaving
 from torchport.debug.kernel_diff.steps import Step, outputs_of
+from torchport.debug.kernel_diff.together import DEPTH, taken_apart, with_what_they_read
+from torchport.debug.kernel_diff.values import is_right
 from torchport.parity.dtypes import name_of, rounding_step
-from torchport.parity.judge import judge_by
 from torchport.parity.metrics import compare
-from torchport.parity.rulebook import Judged, RuleBook
+from torchport.parity.rulebook import RuleBook
 from torchport.parity.tolerance import Drift
 from torchport.trace.residual import residual
 
-DEPTH = 2
-"""How many operations before one may be computed together with it."""
 WIDEST = 4.0
 """How many times as far from the truth several operations in a row may be as the last of them alone."""
 
@@ -99,7 +97,7 @@ class SecondLook:
     def _is_right_together(self, steps: list[Step], outputs: list[torch.fx.Node]) -> bool:
         alone = self._floors(steps, outputs)
         for _ in range(DEPTH):
-            wider = self._with_what_they_read(steps)
+            wider = with_what_they_read(self.one.plan, steps)
             if len(wider) == len(steps):
                 return False
             steps = wider
@@ -112,16 +110,6 @@ class SecondLook:
             if is_as_sharp and self._are_right(steps, outputs):
                 return True
         return False
-
-    def _with_what_they_read(self, steps: list[Step]) -> list[Step]:
-        """The operations with those whose values they read, in the order of the graph."""
-        read = {node for step in steps for node in step.node.all_input_nodes}
-        own = {step.node for step in steps}
-        return [
-            step
-            for step in self.one.plan.steps
-            if step.node in own or (step.left_out is None and read & {step.node, *step.values})
-        ]
 
     def _computed(self, steps: Sequence[Step], outputs: Sequence[torch.fx.Node], mode: Mode) -> list[Any]:
         """What several operations in a row end with, given what the backend gave them; none if that is not known."""
@@ -152,9 +140,7 @@ class SecondLook:
     def _is_right(self, node: torch.fx.Node, golden: Any, truth: Any, coarser: Any) -> bool:
         if node.name not in self.one.run.values:
             return False
-        candidate, expected = self.one.run.values[node.name].cpu(), golden.cpu()
-        rule = self.rules.own(Judged(node.name, name_of(expected.dtype), name_of(candidate.dtype)))
-        return judge_by(rule, expected, candidate, residual(golden, truth), coarser)[1].passed
+        return is_right(self.rules, node.name, self.one.run.values[node.name], golden, truth, coarser)
 
 
 def _floor(golden: Tensor, truth: Tensor) -> float:
@@ -165,20 +151,3 @@ def _floor(golden: Tensor, truth: Tensor) -> float:
     return max(
         float(distance.double().square().mean().sqrt()), rounding_step(name_of(golden.dtype)) * float(size)
     )
-
-
-def taken_apart(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """The operations of eager PyTorch that were taken apart for the backend, each as its parts."""
-    for _, run in groupby(steps, lambda step: step.whole):
-        parts = list(run)
-        if any(step.op != step.origin for step in parts):
-            yield from _repetitions(parts)
-
-
-def _repetitions(parts: list[Step]) -> Iterator[list[Step]]:
-    """Calls of one operation, one after the other on the same line, told apart by the pattern of their parts."""
-    names = [step.op for step in parts]
-    for length in range(1, len(parts) + 1):
-        if len(parts) % length == 0 and names == names[:length] * (len(parts) // length):
-            yield from (parts[start : start + length] for start in range(0, len(parts), length))
-            return

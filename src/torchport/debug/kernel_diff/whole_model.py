@@ -52,6 +52,8 @@ class WholeModel:
     loss: Loss | None
     before: Before | None = None
     """The weights as they are before each run of a comparison."""
+    _inputs: dict[int, str] = field(default_factory=dict)
+    """By address, the names of the inputs of the last run."""
 
     def keep_weights(self) -> None:
         """Notes the weights as they are now; called before a comparison, since users may have changed them."""
@@ -59,6 +61,11 @@ class WholeModel:
 
     def copy_of_weight(self, tensor: Tensor) -> Tensor | None:
         return None if self.before is None else self.before.copy_of(tensor)
+
+    def name_of(self, tensor: Tensor) -> str | None:
+        """The name of a weight, or of an input of the run that goes on just now."""
+        weight = None if self.before is None else self.before.name_of(tensor)
+        return weight or self._inputs.get(tensor.data_ptr())
 
     def run(self, call: Callable[..., Any] | None = None) -> ModelRun:
         """One pass forward and, if gradients are compared, one back; the model is left as it was.
@@ -95,6 +102,7 @@ class WholeModel:
         given = self.args, dict(self.kwargs)
         args, kwargs = leaves.copied(given, lambda one: self._input(one, dtype))
         inputs = leaves.tensors((args, kwargs))
+        self._inputs = {one.data_ptr(): name_of_input(path) for path, one in inputs}
         before = self.before or Before.of(self.model)
         try:
             result = call(*args, **kwargs)

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from torchport.candidates import leaves
 from torchport.capture import source
-from torchport.debug.kernel_diff.measuring import Values
 from torchport.debug.kernel_diff.results import described
+from torchport.debug.kernel_diff.values import Value, Values
 from torchport.debug.kernel_diff.whole_model import ModelRun
 from torchport.parity.dtypes import name_of
 from torchport.parity.result import Layer
@@ -47,7 +47,7 @@ def add_values(values: Values, runs: WholeRuns, root: str) -> None:
     is_same = leaves.is_same_structure(runs.compiled.structure, runs.eager.structure)
     outputs = {output_key(root, place) for place in range(len(runs.eager.outputs))}
     for key, golden in keyed(runs.eager, root).items():
-        values.own_golden[key] = values.golden[key] = golden
+        values.keep_golden(key, golden)
         if key in outputs and not is_same:
             got, expected = (described(run.structure) for run in (runs.compiled, runs.eager))
             values.reasons[key] = f"the compiled model returns {got} where {expected} was expected"
@@ -57,7 +57,7 @@ def add_values(values: Values, runs: WholeRuns, root: str) -> None:
         elif (why := _why_of_another_kind(golden, given[key])) is not None:
             values.reasons[key] = why
         else:
-            values.put(key, given[key], golden, truths.get(key), None)
+            values.keep(Value(key, given[key], golden, truths.get(key)))
             if runs.truth is not None and runs.truth.truth is not None:
                 values.truths[root if key in outputs else key] = runs.truth.truth
 

@@ -40,6 +40,13 @@ class Before:
             places = {_address(one): name for name, one in weights.items() if _is_plain(one)}
         return cls(model, copies, places)
 
+    def name_of(self, tensor: Tensor) -> str | None:
+        """The name of a weight, if a tensor is all of it."""
+        name = self.places.get(_address(tensor)) if _is_plain(tensor) and tensor.numel() else None
+        weight = None if name is None else _weights(self.model)[name]
+        is_all = weight is not None and (weight.shape, weight.data_ptr()) == (tensor.shape, tensor.data_ptr())
+        return name if is_all else None
+
     def copy_of(self, tensor: Tensor) -> Tensor | None:
         """The copy of a weight, if a tensor is one of them, or a view of one, as it was; it must not be written to."""
         name = self.places.get(_address(tensor)) if _is_plain(tensor) and tensor.numel() else None

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 
 from torchport.capture import graph as g
 from torchport.targets.candle import rust
-from torchport.targets.candle.body import Binding, Body, Field, Number, Value
+from torchport.targets.candle.body import Binding, Body, Field, Number, Unsupported, Value
 from torchport.targets.candle.code import (
     Code,
     Parameter,
@@ -35,6 +35,15 @@ _LONG_CHAIN = 160
 """An expression that is wider gets a name before it is an argument, an operand or the receiver of a method."""
 
 
+PAIRS = {"complex64": "float32", "complex128": "float64"}
+"""The dtype of the two parts of a complex number."""
+
+
+def as_pairs(meta: g.TensorMeta) -> g.TensorMeta:
+    """A complex tensor as generated code has it, with an axis for the parts; other tensors as they are."""
+    return g.TensorMeta((*meta.shape, 2), PAIRS[meta.dtype]) if meta.dtype in PAIRS else meta
+
+
 class Emitter:
     """Holds what is known while a module is written, and writes its values, names and numbers."""
 
@@ -48,13 +57,27 @@ class Emitter:
         self.metas: dict[g.Ref, g.TensorMeta] = {}
         self.collected: dict[tuple[g.Ref, ...], Value] = {}
         """The vectors of values that a loop computed in all of its steps, which are only read together."""
+        self.complex: set[g.Ref] = set()
+        """The values that are complex; their metas are those of pairs."""
         self.sizes: set[str] = set()
-        """The free sizes that the code reads."""
+        """The free sizes that the code reads from the inputs."""
+        self.measured: dict[str, tuple[g.Ref, int]] = {}
+        """Sizes that depend on data: the value and the axis that each can be read from."""
+        self._lets: set[str] = set()
+        """The sizes that depend on data and have a variable."""
         self.unread = _count_reads(module)
         """How often each value is still to be read, by the name of its node."""
         self.weight_fields: dict[str, str] = {}
         """The field of each weight that the struct holds, by the weight's name."""
         self._field_names: set[str] = {"probe"}
+        shown = {
+            name
+            for item in module.inputs
+            for dim in item.meta.shape
+            if isinstance(dim, g.Sym)
+            for name in dim.symbols()
+        }
+        self._data_sizes = graph.measured - shown
         self._bindings: dict[str, int] = {}
         """Variable → number of the last `let` that declares it."""
         self._binding_numbers = itertools.count(1)
@@ -86,7 +109,7 @@ class Emitter:
 
     def declare(self, name: str, beside: Collection[str] = ()) -> tuple[str, frozenset[Binding]]:
         """A variable that hides no value which is still to be read, and none of the variables beside it."""
-        taken = {*self.sizes, *(symbol.name for symbol in self.graph.symbols), *beside}
+        taken = {*self.sizes, *(symbol.name for symbol in self.graph.symbols), *beside, *self._data_sizes}
         unique = rust.unique(name, lambda found: self.is_live(found) or found in taken)
         self._bindings[unique] = next(self._binding_numbers)
         self.body.variables.add(unique)
@@ -98,6 +121,12 @@ class Emitter:
         return any(binding in v.reads for ref, v in self.values.items() if self.unread[ref.name] > 0)
 
     # values
+
+    def learn(self, ref: g.Ref, meta: g.TensorMeta) -> None:
+        """Notes shape and dtype of a value."""
+        self.metas[ref] = as_pairs(meta)
+        if meta.dtype in PAIRS:
+            self.complex.add(ref)
 
     def meta(self, arg: g.Arg) -> g.TensorMeta:
         return self.metas[arg]
@@ -181,13 +210,40 @@ class Emitter:
     def size(self, dim: g.Dim, role: str | None = "size") -> Code:
         """A size as a usize expression."""
         if isinstance(dim, g.Sym):
-            self.sizes |= dim.symbols()
-            return size_code(dim.expr, lambda value: self.slot(value, None))
+            self._read_sizes(dim)
+            try:
+                return size_code(dim.expr, lambda value: self.slot(value, None))
+            except Unsupported:  # a part of it is negative, as in n + (-n % 4)
+                return code("({}) as usize", self.signed_size(dim))
         return code("1") if dim == 1 else self.slot(dim, role)
+
+    def data_sizes_of(self, ref: g.Ref) -> dict[str, int]:
+        """The sizes of a value that depend on data and that no input shows, each with its axis."""
+        shape = self.metas[ref].shape if ref in self.metas else ()
+        free = {dim.expr: axis for axis, dim in enumerate(shape) if isinstance(dim, g.Sym)}
+        return {str(name): axis for name, axis in free.items() if name in self._data_sizes}
+
+    def show_sizes(self, ref: g.Ref) -> None:
+        """Notes the sizes of a value that depend on data and that nothing before it shows."""
+        for name, axis in self.data_sizes_of(ref).items():
+            if name not in self.measured:
+                self.measured[name] = ref, axis
+                self.unread[ref.name] += 1  # so that no other variable takes the name before the size is read
+                self.name_if_expression(ref)
+
+    def _read_sizes(self, dim: g.Sym) -> None:
+        """Sees to it that the free sizes in an expression have variables."""
+        for name in sorted(dim.symbols()):
+            if name not in self.measured:
+                self.sizes.add(name)
+            elif name not in self._lets:
+                self._lets.add(name)
+                ref, axis = self.measured[name]
+                self.write(code("let {} = {}.dim({})?;", name, self.values[ref].code, axis))
 
     def signed_size(self, size: g.Sym) -> Code:
         """A size that may be negative as an i64 expression."""
-        self.sizes |= size.symbols()
+        self._read_sizes(size)
         return signed_code(size.expr, lambda value: self.slot(value, None, "i64"))
 
     def shape(self, dims: Iterable[g.Dim]) -> Code:

@@ -86,6 +86,10 @@ class Fitting:
         return {e: column for e, column in self.sizes.items() if e.kind == "usize"}
 
     @cached_property
+    def _reals(self) -> dict[Expression, Column]:
+        return {e: column for e, column in self.sizes.items() if e.kind == "f64"}
+
+    @cached_property
     def _by_column(self) -> dict[Column, list[Expression]]:
         found: dict[Column, list[Expression]] = {}
         for expression, column in self._wholes.items():
@@ -93,11 +97,18 @@ class Fitting:
         return found
 
     @cached_property
-    def _pairs(self) -> dict[Expression, Column]:
-        """Products, quotients, sums and differences of two sizes, the likelier first."""
+    def _products(self) -> dict[Expression, Column]:
+        return self._pairs("/*")
+
+    @cached_property
+    def _sums(self) -> dict[Expression, Column]:
+        return self._pairs("-+")
+
+    def _pairs(self, signs: str) -> dict[Expression, Column]:
+        """Two sizes with one of these signs between them."""
         items = list(self._wholes.items())
         found: dict[Expression, Column] = {}
-        for sign in "/*-+":
+        for sign in signs:
             for i, (left, a) in enumerate(items):
                 for j, (right, b) in enumerate(items):
                     if (sign in "*+" and j < i) or (sign in "/-" and i == j):
@@ -108,30 +119,45 @@ class Fitting:
         return found
 
     def _whole(self, target: Column) -> list[Expression]:
+        """The simplest form that holds; what is added comes last, because sums of many numbers hold by chance."""
         for form in (
             lambda: self._by_column.get(target, []),
-            lambda: _near(self._wholes, target),
-            lambda: [e for e, column in self._pairs.items() if column == target],
+            lambda: _multiples(self._wholes, target),
+            lambda: [e for e, column in self._products.items() if column == target],
+            lambda: _away(self._wholes, target, _LARGEST_FACTOR),
+            lambda: _multiples(self._products, target),
             lambda: _shifted(self._wholes, target),
-            lambda: _near(self._pairs, target),
-            lambda: _squared(self._wholes, self._pairs, target),
-            lambda: self._triples(target),
+            lambda: _squared(self._wholes, self._products, target),
+            lambda: self._threes(target),
+            lambda: self._shares(target),
+            lambda: [e for e, column in self._sums.items() if column == target],
+            lambda: _away(self._products, target, 2),
         ):
             if found := list(form()):
                 return found
         return []
 
-    def _triples(self, target: Column) -> Iterator[Expression]:
-        """A pair of sizes with a third one."""
-        for pair, column in self._pairs.items():
+    def _threes(self, target: Column) -> Iterator[Expression]:
+        """A product or quotient of two sizes, multiplied or divided by a third one."""
+        for pair, column in self._products.items():
             for sign, rest in (
                 ("*", _applied("/", target, column, exact=True)),
                 ("/", _applied("/", column, target, exact=True)),
-                ("-", _applied("-", column, target)),
-                ("+", _applied("-", target, column)),
             ):
                 for third in self._by_column.get(rest, ()) if rest is not None else ():
                     yield _infix(pair, sign, third)
+
+    def _shares(self, target: Column) -> Iterator[Expression]:
+        """A real number times a size, rounded down: `(cfg.mlp_ratio * cfg.width as f64) as usize`."""
+        for real, column in self._reals.items():
+            if not all(column):
+                continue
+            size = tuple(round(t / c) for t, c in zip(target, column, strict=True))
+            if tuple(int(c * s) for c, s in zip(column, size, strict=True)) != target:
+                continue
+            for found in [*self._by_column.get(size, ()), *_multiples(self._wholes, size)]:
+                text = f"({real.text} * {found.as_float}) as usize"
+                yield Expression(text, real.sizes | found.sizes, binding=_PRODUCT)
 
     # real numbers
 
@@ -144,10 +170,9 @@ class Fitting:
             yield expression if sign > 0 else Expression(f"-({expression.text})", expression.sizes, "f64")
 
     def _positive(self, target: Column) -> list[Expression]:
-        reals = {e: column for e, column in self.sizes.items() if e.kind == "f64"}
-        if found := [e for e, column in reals.items() if column == target]:
+        if found := [e for e, column in self._reals.items() if column == target]:
             return found
-        for expression, column in reals.items():
+        for expression, column in self._reals.items():
             factor = _constant(t / c if c else math.nan for t, c in zip(target, column, strict=True))
             if factor is not None:
                 return [Expression(f"{expression.text} * {factor!r}", expression.sizes, "f64", _PRODUCT)]
@@ -182,8 +207,8 @@ def _applied(sign: str, left: Column, right: Column, *, exact: bool = False) -> 
     return tuple(a // b for a, b in pairs)
 
 
-def _near(known: Mapping[Expression, Column], target: Column) -> Iterator[Expression]:
-    """Multiples and parts of what is known, then what is a constant away from it."""
+def _multiples(known: Mapping[Expression, Column], target: Column) -> Iterator[Expression]:
+    """Multiples and parts of what is known."""
     for expression, column in known.items():
         if all(t and c and t % c == 0 for t, c in zip(target, column, strict=True)):
             factors = {t // c for t, c in zip(target, column, strict=True)}
@@ -194,9 +219,13 @@ def _near(known: Mapping[Expression, Column], target: Column) -> Iterator[Expres
         is_part = len(parts) == 1 and 1 < (part := parts.pop()) <= _LARGEST_FACTOR
         if is_part and _applied("/", column, (part,) * len(column)) == target:
             yield _infix(expression, "/", int(part))
+
+
+def _away(known: Mapping[Expression, Column], target: Column, most: int) -> Iterator[Expression]:
+    """What is a constant away from what is known."""
     for expression, column in known.items():
         away = {t - c for t, c in zip(target, column, strict=True)}
-        if len(away) == 1 and 0 < abs(difference := int(away.pop())) <= _LARGEST_FACTOR:
+        if len(away) == 1 and 0 < abs(difference := int(away.pop())) <= most:
             yield _infix(expression, "+" if difference > 0 else "-", abs(difference))
 
 
@@ -227,7 +256,8 @@ def _squared(
     for expression, column in squares.items():
         if column == target:
             yield expression
-    yield from _near(squares, target)
+    yield from _multiples(squares, target)
+    yield from _away(squares, target, 2)
 
 
 def _constant(values: Iterator[float]) -> float | None:

@@ -121,3 +121,12 @@ def numbers(e: Emitter, values: list[int], role: str) -> Code:
 def is_read(e: Emitter, a: Args, index: int) -> bool:
     """Whether anything reads one of an operation's several outputs."""
     return e.times_read(g.Ref(a.node.name, index)) > 0
+
+
+def operand(e: Emitter, arg: g.Arg, dtype: str, like: g.Ref) -> Code:
+    """A tensor of a dtype; a number becomes a tensor without axes, on the device of another tensor."""
+    if isinstance(arg, g.Ref):
+        return cast(e, arg, dtype)
+    e.name_if_expression(like)
+    device = e.device_of(like)
+    return call("ops::full", slice_of([]), number(e, arg, "value"), dtype_word(dtype), device).borrowed

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from torchport.capture import graph as g
-from torchport.capture.operations import is_operation
+from torchport.capture.operations import PACKAGES, is_operation
 from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args, shown
 from torchport.targets.candle.body import Unsupported
@@ -34,7 +34,8 @@ OPS: dict[str, OpFunction] = {}
 
 
 def register(name: str, function: OpFunction) -> None:
-    if not is_operation(name):
+    # A package that registers operations is not imported for the table's sake.
+    if name.partition(".")[0] not in PACKAGES and not is_operation(name):
         raise ValueError(f"torch has no operation {name}")
     if name in OPS:
         raise ValueError(f"operation {name} is registered twice")
@@ -53,6 +54,36 @@ def op(*names: str) -> Callable[[_Function], _Function]:
         return function
 
     return decorate
+
+
+OF_COMPLEX: dict[str, OpFunction] = {}
+"""What operations become whose operands or results are complex; the others of the table know nothing of pairs."""
+
+
+def of_complex(*names: str) -> Callable[[_Function], _Function]:
+    """Registers a function for operations on complex numbers."""
+
+    def decorate(function: _Function) -> _Function:
+        for name in names:
+            if name in OF_COMPLEX:
+                raise ValueError(f"operation {name} on complex numbers is registered twice")
+            OF_COMPLEX[name] = function
+        return function
+
+    return decorate
+
+
+def find(name: str, *, is_complex: bool) -> OpFunction | None:
+    """The entry for an operation. What makes or reads complex numbers from or as real ones is in the one table."""
+    if is_complex and name not in _BETWEEN:
+        return OF_COMPLEX.get(name)
+    return OPS.get(name)
+
+
+_BETWEEN = frozenset(
+    f"aten.{name}.default"
+    for name in ("view_as_real", "view_as_complex", "complex", "polar", "_fft_r2c", "_fft_c2r", "_fft_c2c")
+)
 
 
 def rows(table: dict[str, str], *, promote: bool = False) -> None:

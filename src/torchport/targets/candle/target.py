@@ -12,16 +12,14 @@ from torchport.capture.graph import Graph
 from torchport.errors import UsageError
 from torchport.events import Say
 from torchport.files import write_atomically
-from torchport.targets.base import Cached, Target, WrittenCode
-from torchport.targets.candle import cache, project, writer
+from torchport.targets.base import Cached, Marker, Target, WrittenCode
+from torchport.targets.candle import cache, markers, project, writer
 from torchport.targets.candle.artifact import SOURCE, WEIGHTS, CandleArtifact, twin_of
 from torchport.targets.candle.options import CandleOptions
 from torchport.targets.candle.registry import OPS
 from torchport.targets.candle.requirements import REQUIREMENTS
 from torchport.targets.candle.weights import StoredWeights
 from torchport.trace.writing import write_tensors
-
-_WITHIN_LAYERS = frozenset({"aten.lstm.input", "aten.gru.input"})
 
 
 class CandleTarget:
@@ -32,7 +30,7 @@ class CandleTarget:
     requirements = REQUIREMENTS
 
     def supports(self, op: str) -> bool:
-        return op in OPS or op in _WITHIN_LAYERS
+        return op in OPS
 
     def convert(
         self,
@@ -61,6 +59,9 @@ class CandleTarget:
         if file is not None:
             write_atomically(file, project.format_rust(generated.source))
         return WrittenCode(generated.model, generated.config, tuple(generated.todos), tuple(generated.names))
+
+    def markers(self, text: str) -> list[Marker] | None:
+        return markers.markers(text)
 
     def cached(self, days: float) -> list[Cached]:
         return cache.entries_of(cache.contents(), days)

@@ -11,7 +11,7 @@ from torchport.capture.graph import Graph
 from torchport.errors import WeightsError
 
 _STORED_AS = {torch.bool: torch.uint8, torch.int8: torch.int16}
-"""candle reads neither; generated code expects these instead."""
+"""candle reads neither; generated code expects these instead, and pairs for complex numbers."""
 
 
 class StoredWeights(Mapping[str, torch.Tensor]):
@@ -37,4 +37,6 @@ class StoredWeights(Mapping[str, torch.Tensor]):
                 f"tensor {name!r} has shape {tuple(tensor.shape)}, the model needs {expected}",
                 where=str(self._folder),
             )
+        if tensor.is_complex():
+            return torch.view_as_real(tensor.resolve_conj())
         return tensor.to(_STORED_AS.get(tensor.dtype, tensor.dtype))

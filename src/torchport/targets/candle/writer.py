@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torchport.capture import graph as g
 from torchport.errors import UsageError
 from torchport.targets.base import NamedNumber, Todo
-from torchport.targets.candle import ops, rust
+from torchport.targets.candle import lowering, ops, rust
 from torchport.targets.candle.code import Code, InputName, Parameter, Part, Slot, StructName
 from torchport.targets.candle.config import Config, Hint
 from torchport.targets.candle.layers.table import RUNTIME_TYPES
@@ -59,7 +59,7 @@ def generate(
     if model:
         names[root.name] = rust.camel(model)
     return Generated(
-        source=_Writer(library, names, checks).file(config),
+        source=_Writer(library, config, names, checks).file(),
         model=names[root.name],
         structs={
             key: names[library.placed[key].struct.name] for key in graph.modules if key in library.placed
@@ -109,16 +109,18 @@ def _library(graph: g.Graph, checks: str, hints: Mapping[str, Hint] | None) -> t
 
 
 class _Writer:
-    def __init__(self, library: Library, names: dict[StructName, str], checks: str):
+    def __init__(self, library: Library, config: Config, names: dict[StructName, str], checks: str):
+        self.config = config
         self.library, self.names, self.checks = library, names, checks
         self.graph = library.graph
         self.input_names = input_names(library)
 
-    def file(self, config: Config) -> str:
+    def file(self) -> str:
         structs = "\n\n".join(self._struct(group) for group in self._order())
         if self._ties():
             structs += "\n\n" + self._tied_function()
-        head = [f"//! {self._title()}", "", *self._imports(structs), "", _config_struct(config), ""]
+        structs = "\n\n".join([structs, *lowering.sources(structs)])
+        head = [f"//! {self._title()}", "", *self._imports(structs), "", _config_struct(self.config), ""]
         return "\n".join(head) + "\n" + structs + "\n"
 
     def _title(self) -> str:
@@ -194,6 +196,7 @@ class _Writer:
                 *_allow_many(len(self._params(group))),
                 f"    {public}fn new({', '.join(self._params(group))}) -> Result<Self> {{",
                 *(["        let vb = vb.rename_f(tied);"] if is_root and self._ties() else []),
+                *(self._guard() if is_root else []),
                 "        Ok(Self {" if fields else "        Ok(Self)",
                 *(_init(field, init) for field, _, init in fields),
                 "        })" if fields else "",
@@ -203,6 +206,19 @@ class _Writer:
                 *(self._module_impl(group) if group.struct.is_plain else []),
             ]
         )
+
+    def _guard(self) -> list[str]:
+        """Refuses other sizes if a number changes with them and nothing says how."""
+        config = self.config
+        if not config.unexplained or not config.fields:
+            return []
+        fields = ", ".join(f"{name}: {_literal(value)}" for name, value in config.fields.items())
+        why = ", ".join(f"{item.value} in {item.place}" for item in config.unexplained)
+        return [
+            f"        if *cfg != (Config {{ {fields} }}) {{",
+            f'            candle::bail!("this port is of one size: nothing says what becomes of {why}");',
+            "        }",
+        ]
 
     def _fields(self, group: Group) -> list[tuple[str, str, str]]:
         """Name, type and initial value of each field."""
@@ -287,6 +303,12 @@ def _config_struct(config: Config) -> str:
     if not lines:
         return "\n".join([*notes, derive, "pub struct Config {}"])
     return "\n".join([*notes, derive, "pub struct Config {", *lines, "}"])
+
+
+def _literal(value: int | float | list[int | float]) -> str:
+    if isinstance(value, list):
+        return f"vec![{', '.join(map(_literal, value))}]"
+    return rust.literal(value, _type_of(value))
 
 
 def _type_of(value: int | float | list[int | float]) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torchport.capture import graph as g
 from torchport.capture.control_flow import CONTROL_FLOW
 from torchport.capture.plan import make_plan
-from torchport.errors import ConvertError
+from torchport.errors import CaptureError, ConvertError
 from torchport.targets.base import Todo
 from torchport.targets.marble.composer import Composer, Unsupported, Value, Weight
 from torchport.targets.marble.expansion import Unfitting, assembled, expanded
@@ -52,7 +52,21 @@ def convert(
     graph: g.Graph, shapes: Mapping[str, tuple[int, ...]], model: nn.Module | None = None
 ) -> Converted:
     """The graph of neurons for example inputs of these shapes; layers of `model` may have converters of their own."""
+    _must_have_fixed_neurons(graph)
     return _Conversion(graph, graph.bindings(shapes), model).run()
+
+
+def _must_have_fixed_neurons(graph: g.Graph) -> None:
+    """CaptureError for a size that depends on data."""
+    for node in (node for module in graph.modules.values() for node in module.nodes):
+        shapes = [list(meta.shape) for meta in node.outputs if meta is not None]
+        if node.op != g.CALL and g.symbols_of(shapes) & graph.measured:
+            raise CaptureError(
+                "TP0202",
+                f"how many elements {node.op} gives depends on values, and so would how many neurons there are",
+                where=node.source,
+                fix="write torch.where(mask, x, 0), or topk with a fixed number",
+            )
 
 
 @dataclass(frozen=True)

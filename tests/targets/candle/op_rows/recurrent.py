@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from .table import Table, randn
@@ -62,3 +63,25 @@ layer(
     lambda: nn.RNN(5, 4, nonlinearity="relu", bidirectional=True, batch_first=True),
     randn(6, 3, 5),
 )
+
+_FORMS = {
+    "lstm": nn.LSTM,
+    "gru": nn.GRU,
+    "rnn_tanh": nn.RNN,
+    "rnn_relu": lambda *sizes, **options: nn.RNN(*sizes, nonlinearity="relu", **options),
+}
+for name, kind in _FORMS.items():
+    layer(f"{name}_unbatched", lambda k=kind: k(5, 4, num_layers=2), randn(6, 5))
+    layer(
+        f"{name}_float64",
+        lambda k=kind: k(5, 4, bidirectional=True).double(),
+        randn(6, 3, 5, dtype=torch.float64),
+    )
+    layer(f"{name}_bfloat16", lambda k=kind: k(5, 4).bfloat16(), randn(6, 3, 5, dtype=torch.bfloat16))
+layer("lstm_projected_unbatched", lambda: nn.LSTM(5, 6, proj_size=3, num_layers=2), randn(6, 5))
+layer(
+    "lstm_projected_float64", lambda: nn.LSTM(5, 6, proj_size=3).double(), randn(6, 3, 5, dtype=torch.float64)
+)
+for option, options in _RECURRENT.items():
+    layer(f"rnn_{option}", lambda o=options: nn.RNN(5, 4, **o), randn(6, 3, 5))
+layer("lstm_float16", lambda: nn.LSTM(5, 4).half(), randn(6, 3, 5, dtype=torch.float16))

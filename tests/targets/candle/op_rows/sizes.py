@@ -133,3 +133,37 @@ row(
     ),
 )
 row("assign", lambda x: (torch.slice_scatter(x, x[1:] * 2, 0, 1), torch.select_scatter(x, x[0], 0, -1)))
+row(
+    "pad_to_a_multiple",
+    lambda x: (
+        F.pad(x, (0, 0, 0, -x.size(0) % 4)),
+        F.pad(x, (0, 0, 0, (4 - x.size(0) % 4) % 4)).view(-1, 4, 6),
+        F.pad(x, (x.size(0), 1, 1, x.size(0) - 2), value=2.5),
+        F.pad(x, (0, 0, 1, -1)),
+    ),
+)
+row(
+    "split_free",
+    lambda x: (
+        *x.split([2, x.size(0) - 2]),
+        *x.split([x.size(0) - 3, 3]),
+        *x.repeat(2, 1).split(x.size(0)),
+        *x.repeat(2, 1).chunk(2),
+        F.glu(x.repeat(2, 1), 0),
+    ),
+)
+row(
+    "slice_any_end",
+    lambda x: (
+        x[: x.size(0) // 2],
+        x[-(x.size(0) // 2) :],
+        x[: -(x.size(0) // 3)],
+        x[: max(x.size(0) - 4, 2)],
+        x[max(x.size(0) - 3, 0) : min(x.size(0), 99)],
+        x[1 - x.size(0) :],
+        x[: x.size(0) - 40],
+        x[x.size(0) - 40 :],
+        torch.arange(30)[: 2 * x.size(0)],
+        torch.arange(30)[x.size(0) : x.size(0) + 5],
+    ),
+)

@@ -61,6 +61,22 @@ impl Weights {
         })
     }
 
+    /// From tensors in torch's order.
+    pub(super) fn of(params: Vec<Tensor>, cfg: &RnnConfig) -> Result<Self> {
+        let mut params = params.into_iter();
+        let mut next = || match params.next() {
+            Some(tensor) => Ok(tensor),
+            None => candle::bail!("a recurrent layer has too few weights"),
+        };
+        Ok(Self {
+            input: next()?,
+            hidden: next()?.t()?.contiguous()?.t()?,
+            input_bias: cfg.bias.then(&mut next).transpose()?,
+            hidden_bias: cfg.bias.then(&mut next).transpose()?,
+            projection: (cfg.proj_size > 0).then(&mut next).transpose()?,
+        })
+    }
+
     /// The input's share in the gates, for all steps at once.
     pub(super) fn project_input(&self, xs: &Tensor) -> Result<Tensor> {
         ops::linear(xs, &self.input, self.input_bias.as_ref())

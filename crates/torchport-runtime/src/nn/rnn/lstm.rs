@@ -9,7 +9,7 @@ use candle::{Result, Tensor, D};
 use candle_nn::VarBuilder;
 
 #[derive(Debug, Clone)]
-struct LstmCell;
+pub(super) struct LstmCell;
 
 impl Cell<2> for LstmCell {
     const GATES: usize = 4;

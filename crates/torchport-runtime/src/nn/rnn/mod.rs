@@ -1,12 +1,14 @@
 //! `torch.nn.LSTM`, `GRU` and `RNN`: stacked, in both directions, with or without a batch.
 
 mod cell;
+mod functional;
 mod gru;
 mod hidden_state;
 mod lstm;
 mod simple;
 mod stack;
 
+pub use functional::{gru_of, lstm_of, rnn_of};
 pub use gru::{gru, Gru};
 pub use lstm::{lstm, Lstm};
 pub use simple::{rnn, Nonlinearity, Rnn};

@@ -53,6 +53,23 @@ impl<C: Cell<STATES>, const STATES: usize> Stack<C, STATES> {
         })
     }
 
+    /// Layers whose weights are known, by layer and direction.
+    pub(super) fn of(
+        cell: C,
+        layers: Vec<Vec<Weights>>,
+        state_sizes: [usize; STATES],
+        batch_first: bool,
+        dtype: DType,
+    ) -> Self {
+        Self {
+            cell,
+            layers,
+            state_sizes,
+            batch_first,
+            dtype,
+        }
+    }
+
     /// The output of the last layer at every step, and the states after the last step. States have one row for
     /// each layer and direction; zeros where `initial` gives none.
     pub(super) fn forward(

@@ -7,14 +7,14 @@ from torchport.targets.base import Todo
 from torchport.targets.candle import rust
 from torchport.targets.candle.body import Value
 from torchport.targets.candle.code import Code, InputName, Parameter, as_code, code, tuple_of
-from torchport.targets.candle.emit import Emitter
+from torchport.targets.candle.emit import Emitter, as_pairs
 
 
 def declare_inputs(e: Emitter) -> None:
     for index, item in enumerate(e.module.inputs):
         ref, name = g.Ref(item.name), InputName(index)
         e.values[ref] = Value(as_code(name), "ref")
-        e.metas[ref] = item.meta
+        e.learn(ref, item.meta)
         e.body.inputs.append(name)
 
 
@@ -25,7 +25,7 @@ def add_weights(e: Emitter) -> None:
         if weight_name not in e.weight_fields:
             e.weight_fields[weight_name] = _add_field(e, weight, weight_name)
         e.values[g.Ref(node_name)] = Value(code("self.{}", e.weight_fields[weight_name]), "owned")
-        e.metas[g.Ref(node_name)] = weight.meta
+        e.learn(g.Ref(node_name), weight.meta)
 
 
 def _add_field(e: Emitter, weight: g.Weight, full_name: str) -> str:
@@ -38,15 +38,16 @@ def _add_field(e: Emitter, weight: g.Weight, full_name: str) -> str:
 
 def _read(e: Emitter, weight: g.Weight, full_name: str, local: str, builder: Code) -> Code:
     """The expression that reads a weight from the VarBuilder."""
+    meta = as_pairs(weight.meta)
     shape = tuple_of(
         [
             e.slot(int(d), "size", new=True, place=f"{full_name}[{axis}]")  # type: ignore[arg-type]
-            for axis, d in enumerate(weight.meta.shape)
+            for axis, d in enumerate(meta.shape)
         ]
     )
-    if weight.meta.dtype == "float32":
+    if meta.dtype == "float32":
         return code('{}.get({}, "{}")?', builder, shape, local)
-    dtype = rust.STORED.get(weight.meta.dtype)
+    dtype = rust.STORED.get(meta.dtype)
     if dtype is None:
         reason = f"{full_name} has dtype {weight.meta.dtype}, which candle does not have"
         e.body.todos.append(Todo(op="weight", layer=e.module.path, source=e.module.source, reason=reason))

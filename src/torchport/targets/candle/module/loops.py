@@ -83,7 +83,7 @@ def write_loop(e: Emitter, children: Mapping[str, Child], loop: Loop) -> None:
     e.values[g.Ref(last.name)] = Value(as_code(name), "owned", reads)
     for node in loop.calls:
         if node.outputs[0] is not None:
-            e.metas[g.Ref(node.name)] = node.outputs[0]
+            e.learn(g.Ref(node.name), node.outputs[0])
 
 
 def _count_as_read(e: Emitter, calls: Sequence[g.Node]) -> None:

@@ -11,13 +11,15 @@ from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported, Value
 from torchport.targets.candle.code import Code, as_code, call, code, tensors_of
-from torchport.targets.candle.emit import FALLBACK, Emitter
+from torchport.targets.candle.emit import FALLBACK, PAIRS, Emitter, as_pairs
+from torchport.targets.candle.lowering import how_to_register
 from torchport.targets.candle.module.child import Child, note_call
 from torchport.targets.candle.module.flow import write_flow
 from torchport.targets.candle.module.loops import find_loop, write_loop
 from torchport.targets.candle.module.scope import is_flow_layer
 from torchport.targets.candle.module.unrolled import unrolled_loops, write_unrolled
-from torchport.targets.candle.registry import OPS, Several
+from torchport.targets.candle.refused import REFUSED
+from torchport.targets.candle.registry import OPS, Several, find
 
 
 def write_nodes(e: Emitter, children: Mapping[str, Child]) -> None:
@@ -40,7 +42,7 @@ def write_nodes(e: Emitter, children: Mapping[str, Child]) -> None:
 def _write_node(e: Emitter, children: Mapping[str, Child], node: g.Node) -> None:
     for index, meta in enumerate(node.outputs):
         if meta is not None:
-            e.metas[g.Ref(node.name, index)] = meta
+            e.learn(g.Ref(node.name, index), meta)
     if node.bodies or is_flow_layer(e.graph.modules, node):
         write_flow(e, node, lambda scope: write_nodes(scope, {}))
         return
@@ -59,6 +61,9 @@ def _write_node(e: Emitter, children: Mapping[str, Child], node: g.Node) -> None
         e.unread[ref.name] -= 1
     if not isinstance(outputs, Several):
         _name_if_shared(e, children, node, len(outputs))
+    for index, meta in enumerate(node.outputs):
+        if meta is not None and g.Ref(node.name, index) in e.values:
+            e.show_sizes(g.Ref(node.name, index))
 
 
 def _name_if_shared(e: Emitter, children: Mapping[str, Child], node: g.Node, outputs: int) -> None:
@@ -84,13 +89,22 @@ def _destructure(e: Emitter, node: g.Node, value: Code) -> None:
     names = []
     for index in range(len(node.outputs)):
         ref = g.Ref(node.name, index)
-        if e.times_read(ref) == 0:
+        if e.times_read(ref) == 0 and not _shows_a_size(e, node, index):
             names.append("_")
             continue
         name, reads = e.declare(_output_name(node, index))
         e.values[ref] = Value(as_code(name), "owned", reads)
         names.append(name)
     e.write(code("let {} = {};", tensors_of(names), value))
+
+
+def _shows_a_size(e: Emitter, node: g.Node, index: int) -> bool:
+    """Whether only this result, of those that are read or come before it, has a size that depends on data."""
+    outputs = [g.Ref(node.name, other) for other in range(len(node.outputs))]
+    known = [ref for ref in outputs if ref.index < index or e.times_read(ref) > 0]
+    return bool(
+        e.data_sizes_of(outputs[index]).keys() - {name for ref in known for name in e.data_sizes_of(ref)}
+    )
 
 
 def _output_name(node: g.Node, index: int) -> str:
@@ -112,11 +126,11 @@ def _output_name(node: g.Node, index: int) -> str:
 def _operation(e: Emitter, node: g.Node) -> list[Code] | Several:
     """The operation by its entry in the table, or a TODO."""
     try:
-        function = OPS.get(node.op)
+        function = find(node.op, is_complex=_is_complex(e, node))
         if function is None:
             raise Unsupported(_why_not_mapped(node))
         for meta in node.outputs:
-            if meta is not None and meta.dtype not in rust.DTYPES:
+            if meta is not None and as_pairs(meta).dtype not in rust.DTYPES:
                 raise Unsupported(f"candle has no dtype {meta.dtype}")
         args = Args(node)
         result = function(e, args)
@@ -131,12 +145,21 @@ def _operation(e: Emitter, node: g.Node) -> list[Code] | Several:
     return outputs
 
 
+def _is_complex(e: Emitter, node: g.Node) -> bool:
+    """Whether an operation reads or gives complex numbers."""
+    results = any(meta is not None and meta.dtype in PAIRS for meta in node.outputs)
+    return results or any(ref in e.complex for ref in g.refs([node.args, node.kwargs]))
+
+
 def _why_not_mapped(node: g.Node) -> str:
+    if node.op in OPS:
+        return "it is not known for complex numbers"
     if node.op == UNKNOWN:
         reason = node.kwargs.get("reason")
         known = "its operations are not known"
         return f"{known}, write them here ({reason})" if reason else known
-    return "no row of the operation table maps it; see CONTRIBUTING.md for how to add one"
+    known = REFUSED.get(node.op) or how_to_register(node.op)
+    return known or "no row of the operation table maps it; see CONTRIBUTING.md for how to add one"
 
 
 def _todo(e: Emitter, node: g.Node, reason: str) -> list[Code]:

@@ -32,8 +32,22 @@ class Scope(Emitter):
         """The values that belong to the code around, so that the block cannot give them away."""
         for item, value in zip(module.inputs, operands, strict=True):
             self.values[g.Ref(item.name)] = value
-            self.metas[g.Ref(item.name)] = item.meta
+            self.learn(g.Ref(item.name), item.meta)
+        self._take_sizes_over(outer)
         add_weights(self)
+
+    def _take_sizes_over(self, outer: Emitter) -> None:
+        """Sizes that depend on data, and that the code around can read, are read there."""
+        metas = [item.meta for item in self.module.inputs]
+        metas += [meta for node in self.module.nodes for meta in node.outputs if meta is not None]
+        for dim in (dim for meta in metas for dim in meta.shape if isinstance(dim, g.Sym)):
+            for name in dim.symbols() & outer.measured.keys():
+                outer.size(g.Sym(name))
+        self._data_sizes, self.measured, self._lets = (
+            outer._data_sizes,
+            dict(outer.measured),
+            set(outer._lets),
+        )
 
     def write(self, *statements: Code) -> None:
         self.lines.extend(statements)

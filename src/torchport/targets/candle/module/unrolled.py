@@ -55,6 +55,7 @@ def write_unrolled(e: Emitter, loop: Unrolled, write_nodes: WriteNodes) -> None:
     scope.sizes, scope.outside = set(), set(known)
     for ref, (value, meta) in known.items():
         scope.values[ref], scope.metas[ref] = value, meta
+    scope.complex |= {ref for ref in known if loop.init.get(ref, ref) in e.complex}
     write_nodes(scope)
     e.sizes |= scope.sizes - {counter}
     results = scope.given_away(body.outputs)
@@ -191,7 +192,9 @@ def _bind(
 ) -> None:
     """Makes the results known: the last values of what is carried, and the vectors of the values of all steps."""
     for node in e.module.nodes[loop.start : loop.end]:
-        e.metas |= {g.Ref(node.name, i): meta for i, meta in enumerate(node.outputs) if meta is not None}
+        for index, meta in enumerate(node.outputs):
+            if meta is not None:
+                e.learn(g.Ref(node.name, index), meta)
     for refs, vector in vectors.items():
         e.collected[refs] = vector
         for ref in refs:

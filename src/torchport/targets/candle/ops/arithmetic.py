@@ -11,9 +11,9 @@ import torch
 from torchport.capture import graph as g
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported
-from torchport.targets.candle.code import Code, call, code, slice_of
+from torchport.targets.candle.code import Code, call, code
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.operands import cast, converted, dtype_word, number, same_dtype
+from torchport.targets.candle.operands import cast, converted, number, operand, same_dtype
 from torchport.targets.candle.registry import op, register
 
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -86,14 +86,6 @@ for _name in _SYMBOLS:
 register("aten.true_divide.Tensor", _binary("div"))
 
 
-def _operand(e: Emitter, arg: g.Arg, dtype: str, like: g.Ref) -> Code:
-    """A tensor of a dtype; a number becomes a tensor without axes, on the device of another tensor."""
-    if isinstance(arg, g.Ref):
-        return cast(e, arg, dtype)
-    device = e.device_of(like)
-    return call("ops::full", slice_of([]), number(e, arg, "value"), dtype_word(dtype), device).borrowed
-
-
 _WITH_NUMBER = frozenset({"floor_divide", "div_trunc", "remainder", "fmod"})
 """Functions of the runtime crate that have a form for a number on the right."""
 
@@ -103,7 +95,7 @@ def _function(e: Emitter, a: Args, name: str, right: str = "other") -> Code:
     if name in _WITH_NUMBER and isinstance(x, g.Ref) and not isinstance(y, g.Ref):
         return call(f"ops::{name}_scalar", cast(e, x, dtype), number(e, y, name))
     like = x if isinstance(x, g.Ref) else y
-    return call(f"ops::{name}", _operand(e, x, dtype, like), _operand(e, y, dtype, like))
+    return call(f"ops::{name}", operand(e, x, dtype, like), operand(e, y, dtype, like))
 
 
 @op("aten.div.Tensor_mode", "aten.div.Scalar_mode")
@@ -164,9 +156,10 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 def _logic(name: str) -> Callable[[Emitter, Args], Code]:
     def emit(e: Emitter, a: Args) -> Code:
         x, y = a["self"], a["other"]
+        like = x if isinstance(x, g.Ref) else y
         dtype = "bool" if name.startswith("logical") else common_dtype(e, x, y)
         word = name.replace("bitwise", "logical") if dtype == "bool" else name
-        return call(f"ops::{word}", _operand(e, x, dtype, x), _operand(e, y, dtype, x))
+        return call(f"ops::{word}", operand(e, x, dtype, like), operand(e, y, dtype, like))
 
     return emit
 
@@ -176,9 +169,11 @@ for _word in ("and", "or", "xor"):
     for _variant in ("Tensor", "Scalar"):
         register(f"aten.bitwise_{_word}.{_variant}", _logic(f"bitwise_{_word}"))
         register(f"aten.__{_word}__.{_variant}", _logic(f"bitwise_{_word}"))
+    register(f"aten.bitwise_{_word}.Scalar_Tensor", _logic(f"bitwise_{_word}"))
 for _word, _side in (("left", "l"), ("right", "r")):
     register(f"aten.bitwise_{_word}_shift.Tensor", _logic(f"bitwise_{_word}_shift"))
     register(f"aten.bitwise_{_word}_shift.Tensor_Scalar", _logic(f"bitwise_{_word}_shift"))
+    register(f"aten.bitwise_{_word}_shift.Scalar_Tensor", _logic(f"bitwise_{_word}_shift"))
     for _variant in ("Tensor", "Scalar"):
         register(f"aten.__{_side}shift__.{_variant}", _logic(f"bitwise_{_word}_shift"))
 

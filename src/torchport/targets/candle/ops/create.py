@@ -46,6 +46,7 @@ def full(e: Emitter, a: Args) -> Code:
     "aten.empty.memory_format",
     "aten.empty_like.default",
     "aten.empty_permuted.default",
+    "aten.empty_strided.default",
     "aten.new_empty.default",
 )
 def zeros(e: Emitter, a: Args) -> Code:
@@ -59,7 +60,7 @@ def ones(e: Emitter, a: Args) -> Code:
 
 def _make(e: Emitter, a: Args, value: g.Arg) -> Code:
     """A tensor full of one value, with the shape and dtype of the result."""
-    a.ignore("dtype", "size", "physical_layout")
+    a.ignore("dtype", "size", "stride", "physical_layout")
     device = e.device_of(a["self"]) if "self" in a else e.device()
     return _filled(e, a.output.shape, value, a.output.dtype, device)
 

@@ -113,10 +113,9 @@ def prelu(e: Emitter, a: Args) -> Code:
 def glu(e: Emitter, a: Args) -> Code:
     axis = a["dim"] % e.meta(a["self"]).rank
     size = e.meta(a["self"]).shape[axis]
-    if isinstance(size, g.Sym):
-        raise Unsupported("its axis has a free size")
     e.name_if_expression(a["self"])
-    x, half = e.receiver(a["self"]), e.slot(size // 2, None)
+    x = e.receiver(a["self"])
+    half = e.size(g.Sym(("floordiv", size.expr, 2)) if isinstance(size, g.Sym) else size // 2, None)
     gate = call("ops::sigmoid", x.method("narrow", axis, half, half).borrowed)
     return call("ops::mul", x.method("narrow", axis, 0, half).borrowed, gate.borrowed)
 
@@ -169,6 +168,11 @@ def to_copy(e: Emitter, a: Args) -> Code:
     if same_dtype(e.meta(a["self"]).dtype, a.output.dtype):
         return e.receiver(a["self"]).cloned
     return converted(e, a["self"], a.output.dtype)
+
+
+@op("aten._neg_view.default")
+def neg_view(e: Emitter, a: Args) -> Code:
+    return call("ops::neg", e.ref(a["self"]))
 
 
 @op("aten.clone.default")

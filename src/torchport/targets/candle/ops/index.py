@@ -11,7 +11,7 @@ from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, Piece, call, optional, slice_of
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.operands import axis, is_read, number
+from torchport.targets.candle.operands import axis, is_read, number, operand
 from torchport.targets.candle.registry import op, register, rows
 from torchport.targets.candle.sizes import may_be_negative
 
@@ -21,7 +21,6 @@ rows(
         "aten.index_select.default": "ops::index_select({self}, {dim:axis}, {index})?",
         "aten.scatter.src": "ops::scatter({self}, {dim:axis}, {index}, {src})?",
         "aten.scatter.value": "ops::scatter_value({self}, {dim:axis}, {index}, {value:f64})?",
-        "aten.scatter_add.default": "ops::scatter_add({self}, {dim:axis}, {index}, {src})?",
         "aten.embedding_renorm.default": "ops::embedding_renorm({self}, {indices}, {max_norm:f64}, {norm_type:f64})?",
         "aten.one_hot.default": "ops::one_hot({self}, {num_classes:usize})?",
         "aten.select_scatter.default": "ops::select_scatter({self}, {src}, {dim:axis}, {index:i64})?",
@@ -100,43 +99,75 @@ def _indices(e: Emitter, indices: list[g.Ref | None]) -> Code:
 
 @op("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(e: Emitter, a: Args) -> Code:
-    if any(i is not None and e.meta(i).dtype in ("bool", "uint8") for i in a["indices"]):
-        raise Unsupported("indexing by a mask gives a size that depends on the data")
     return call("ops::index", e.ref(a["self"]), _indices(e, a["indices"]))
 
 
 @op("aten.index_put.default", "aten._unsafe_index_put.default")
 def index_put(e: Emitter, a: Args) -> Code:
+    if a["accumulate"]:
+        _must_not_be_bool(e, a["self"])
     places = _indices(e, a["indices"])
     return call("ops::index_put", e.ref(a["self"]), places, e.ref(a["values"]), a["accumulate"])
 
 
-_GATHERINGS = {"sum": "Sum", "prod": "Product", "mean": "Mean", "amax": "Max", "amin": "Min"}
+def _must_not_be_bool(e: Emitter, arg: g.Ref) -> None:
+    """Raises for sums of bools, which stay bools in torch; the runtime crate would count."""
+    if e.meta(arg).dtype == "bool":
+        raise Unsupported("bools are added up")
+
+
+@op("aten.scatter_add.default")
+def scatter_add(e: Emitter, a: Args) -> Code:
+    _must_not_be_bool(e, a["self"])
+    dim = axis(a["dim"], e.meta(a["self"]).rank)
+    return call("ops::scatter_add", e.ref(a["self"]), dim, e.ref(a["index"]), e.ref(a["src"]))
+
+
+_GATHERINGS = {
+    "add": "Sum",
+    "multiply": "Product",
+    "sum": "Sum",
+    "prod": "Product",
+    "mean": "Mean",
+    "amax": "Max",
+    "amin": "Min",
+}
+
+
+def gathering(name: str) -> str:
+    """The runtime crate's word for what becomes of elements that fall on one place."""
+    return f"ops::Gathering::{_GATHERINGS[name]}"
 
 
 @op("aten.scatter_reduce.two")
 def scatter_reduce(e: Emitter, a: Args) -> Code:
+    _must_not_be_bool(e, a["self"])
     dim = axis(a["dim"], e.meta(a["self"]).rank)
     x, index, source = e.ref(a["self"]), e.ref(a["index"]), e.ref(a["src"])
-    gathering = f"ops::Gathering::{_GATHERINGS[a['reduce']]}"
-    return call("ops::scatter_reduce", x, dim, index, source, gathering, a["include_self"])
+    return call("ops::scatter_reduce", x, dim, index, source, gathering(a["reduce"]), a["include_self"])
 
 
-@op("aten.searchsorted.Tensor")
+@op("aten.searchsorted.Tensor", "aten.searchsorted.Scalar")
 def searchsorted(e: Emitter, a: Args) -> Code:
-    if a["sorter"] is not None:
-        raise Unsupported("the order of the elements is given apart")
-    return _place(e, a, a["sorted_sequence"], a["self"], a["right"] or a["side"] == "right")
+    among, right = a["sorted_sequence"], a["right"] or a["side"] == "right"
+    if a["sorter"] is None:
+        return _place(e, a, among, e.ref(among), a["self"], right)
+    last = e.meta(among).rank - 1
+    ordered = call("ops::gather", e.ref(among), last, e.ref(a["sorter"])).borrowed
+    return _place(e, a, among, ordered, a["self"], right)
 
 
-@op("aten.bucketize.Tensor")
+@op("aten.bucketize.Tensor", "aten.bucketize.Scalar")
 def bucketize(e: Emitter, a: Args) -> Code:
-    return _place(e, a, a["boundaries"], a["self"], a["right"])
+    return _place(e, a, a["boundaries"], e.ref(a["boundaries"]), a["self"], a["right"])
 
 
-def _place(e: Emitter, a: Args, among: g.Ref, values: g.Ref, right: bool) -> Code:
+def _place(e: Emitter, a: Args, among: g.Ref, ordered: Code, values: g.Arg, right: bool) -> Code:
     """The positions at which values would be put into a sorted tensor."""
-    places = call("ops::searchsorted", e.ref(among), e.ref(values), right)
+    dtype = e.meta(among).dtype
+    if isinstance(values, float) and dtype not in g.FLOATS:
+        raise Unsupported(f"the number {values} is sought among whole numbers")
+    places = call("ops::searchsorted", ordered, operand(e, values, dtype, like=among), right)
     return call("ops::to_dtype", places.borrowed, "DType::I32") if a["out_int32"] else places
 
 
@@ -154,9 +185,7 @@ def pad(e: Emitter, a: Args) -> Code:
 
 def _padded(e: Emitter, a: Args, widths: str, mode: str) -> Code:
     """`self` padded by the widths in an argument."""
-    if not all(isinstance(width, int) for width in a[widths]):
-        raise Unsupported("its widths depend on free sizes")
-    words = slice_of([e.slot(width, "pad", "i64") for width in a[widths]])
+    words = slice_of([number(e, width, "pad", "i64") for width in a[widths]])
     return call("ops::pad", e.ref(a["self"]), words, f"ops::PadMode::{mode}")
 
 

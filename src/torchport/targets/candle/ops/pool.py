@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchport.capture import graph as g
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.code import Code, call, optional, slice_of
 from torchport.targets.candle.emit import Emitter
@@ -96,11 +97,55 @@ def upsample_bicubic(e: Emitter, a: Args) -> Code:
     return call("ops::upsample_bicubic", e.ref(a["input"]), size, a["align_corners"], scales)
 
 
+@op("aten._upsample_bilinear2d_aa.vec", "aten._upsample_bicubic2d_aa.vec")
+def upsample_antialiased_by_factors(e: Emitter, a: Args) -> Code:
+    size, scales = _output_size(e, a, 2)
+    return _antialiased(e, a, a["input"], size, scales)
+
+
+@op("aten._upsample_bilinear2d_aa.default", "aten._upsample_bicubic2d_aa.default")
+def upsample_antialiased(e: Emitter, a: Args) -> Code:
+    return _antialiased(e, a, a["self"], *_size_and_scales(e, a, "hw"))
+
+
+def _antialiased(e: Emitter, a: Args, x: g.Ref, size: Code, scales: Code) -> Code:
+    weighing = f"ops::Weighing::{'Linear' if 'bilinear' in a.node.op else 'Cubic'}"
+    return call("ops::upsample_antialiased", e.ref(x), size, weighing, a["align_corners"], scales)
+
+
+def _size_and_scales(e: Emitter, a: Args, axes: str) -> tuple[Code, Code]:
+    """The sizes of the result, and the factors, of which there is an argument for each axis."""
+    factors = [a[f"scales_{axis}" if len(axes) > 1 else "scales"] for axis in axes]
+    given = [optional(None if factor is None else repr(float(factor))) for factor in factors]
+    return e.sizes_list(a["output_size"]), slice_of(given)
+
+
+_AXES = {1: "w", 2: "hw", 3: "dhw"}
+
+
+@op("aten.upsample_nearest1d.default", "aten.upsample_nearest2d.default", "aten.upsample_nearest3d.default")
+def upsample_nearest_to(e: Emitter, a: Args) -> Code:
+    size, scales = _size_and_scales(e, a, _AXES[a.output.rank - 2])
+    return call("ops::upsample_nearest", e.ref(a["self"]), size, scales)
+
+
+@op("aten.upsample_linear1d.default", "aten.upsample_bilinear2d.default", "aten.upsample_trilinear3d.default")
+def upsample_linear_to(e: Emitter, a: Args) -> Code:
+    size, scales = _size_and_scales(e, a, _AXES[a.output.rank - 2])
+    return call("ops::upsample_linear", e.ref(a["self"]), size, a["align_corners"], scales)
+
+
+@op("aten.upsample_bicubic2d.default")
+def upsample_bicubic_to(e: Emitter, a: Args) -> Code:
+    size, scales = _size_and_scales(e, a, "hw")
+    return call("ops::upsample_bicubic", e.ref(a["self"]), size, a["align_corners"], scales)
+
+
 _SAMPLING = ("Bilinear", "Nearest", "Bicubic")
 _BORDERS = ("Zeros", "Replicate", "Reflect")
 
 
-@op("aten.grid_sampler_2d.default")
+@op("aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default")
 def grid_sample(e: Emitter, a: Args) -> Code:
     sampling = f"ops::Sampling::{_SAMPLING[a['interpolation_mode']]}"
     border = f"ops::Border::{_BORDERS[a['padding_mode']]}"

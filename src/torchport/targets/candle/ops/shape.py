@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torchport.capture import graph as g
 from torchport.targets.candle.arguments import Args
-from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, call, code, joined, slice_of
 from torchport.targets.candle.emit import Emitter, shape_of
 from torchport.targets.candle.operands import axes, axis, cast, number
@@ -136,16 +135,14 @@ def split(e: Emitter, a: Args) -> list[Code]:
     dim = axis(a["dim"], e.meta(a["self"]).rank)
     e.name_if_expression(a["self"])
     source = e.receiver(a["self"])
-    offset = 0
+    offset: g.Dim = 0
     pieces = []
     for meta in a.node.outputs:
         assert meta is not None
         size = meta.shape[dim]
-        if isinstance(size, g.Sym):
-            raise Unsupported("the pieces have free sizes")
-        start = 0 if offset == 0 else e.slot(offset, "offset")
+        start = "0" if offset == 0 else e.size(offset, "offset")
         pieces.append(source.method("narrow", dim, start, e.size(size, "size")))
-        offset += size
+        offset = g.added(offset, size)
     return pieces
 
 
@@ -168,6 +165,13 @@ def diagonal(e: Emitter, a: Args) -> Code:
     rank = e.meta(a["self"]).rank
     dims = axis(a["dim1"], rank), axis(a["dim2"], rank)
     return call("ops::diagonal", e.ref(a["self"]), number(e, a["offset"], "diagonal", "i64"), *dims)
+
+
+@op("aten.narrow_copy.default")
+def narrow(e: Emitter, a: Args) -> Code:
+    dim = axis(a["dim"], e.meta(a["self"]).rank)
+    bounds = [number(e, value, "offset", "i64") for value in (a["start"], g.added(a["start"], a["length"]))]
+    return call("ops::slice", e.ref(a["self"]), dim, *bounds, 1)
 
 
 @op("aten.repeat_interleave.self_int")

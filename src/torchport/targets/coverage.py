@@ -1,0 +1,186 @@
+"""What becomes of every operation of ATen when a model goes to a target: mapped, decomposed, or refused and why.
+
+In: a target. Out: the state of every overload that this torch has, read from the tables themselves: what the target
+supports, what capture rewrites, and torch's own decompositions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from torchport.capture.operations import arguments, is_mutating, overload, overloads
+from torchport.capture.simplify import HANDLED
+from torchport.capture.torch_internals import aten_names, is_composite
+from torchport.targets.base import Target
+
+State = Literal["mapped", "decomposed", "refused"]
+STATES: tuple[State, ...] = ("mapped", "decomposed", "refused")
+
+
+class Covered(BaseModel):
+    """What becomes of one operation."""
+
+    model_config = ConfigDict(frozen=True)
+
+    op: str
+    state: State
+    why: str | None = None
+    """What it is rewritten to, or why it is refused."""
+    core: bool
+    """Whether torch counts it among the core operations, to which it can bring every model."""
+
+
+class Coverage(BaseModel):
+    """What becomes of every operation of ATen."""
+
+    model_config = ConfigDict(frozen=True)
+
+    target: str
+    torch: str
+    counts: dict[State, int]
+    core: dict[State, int]
+    """The counts of core operations alone."""
+    operations: tuple[Covered, ...]
+
+
+def coverage(target: Target) -> Coverage:
+    table = _Table(target)
+    operations = tuple(table.state_of(name) for name in aten_names())
+    return Coverage(
+        target=target.name,
+        torch=torch.__version__,
+        counts=_counts(one.state for one in operations),
+        core=_counts(one.state for one in operations if one.core),
+        operations=operations,
+    )
+
+
+def _counts(states: object) -> dict[State, int]:
+    counted = Counter(states)  # type: ignore[call-overload]
+    return {state: counted[state] for state in STATES}
+
+
+class _Table:
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def state_of(self, name: str) -> Covered:
+        state, why = self._state(name)
+        return Covered(op=name, state=state, why=why, core=torch.Tag.core in overload(name).tags)
+
+    def _state(self, name: str) -> tuple[State, str | None]:
+        if self.target.supports(name):
+            return "mapped", None
+        if name in HANDLED:
+            return "decomposed", "dropped or rewritten when a model is captured"
+        if is_mutating(name):
+            return self._written(name)
+        if name in _decompositions() or is_composite(name):
+            return "decomposed", _MADE_OF_OTHERS
+        return "refused", self._why(name)
+
+    def _written(self, name: str) -> tuple[State, str | None]:
+        """The state of an operation that writes to what it is given, by that of its form that does not."""
+        twin = functional_form(name)
+        if twin is None and is_composite(name):
+            return "decomposed", _MADE_OF_OTHERS
+        if twin is None:
+            known = _reason(name) or "it writes to what it is given, and has no form that does not"
+            return "refused", known
+        state, why = self._state(twin)
+        captured = f"captured as {twin}"
+        return ("refused", f"{captured}: {why}") if state == "refused" else ("decomposed", captured)
+
+    def _why(self, name: str) -> str:
+        return _reason(name) or f"nothing in the tables of {self.target.name} maps it"
+
+
+_MADE_OF_OTHERS = "torch makes it of other operations when a model is captured"
+
+
+@cache
+def _decompositions() -> frozenset[str]:
+    return frozenset(map(str, torch.export.default_decompositions()))
+
+
+def functional_form(name: str) -> str | None:
+    """`aten.add.Tensor` of `aten.add_.Tensor` and of `aten.add.out`: the same operation, giving a new tensor."""
+    namespace, base, _ = name.split(".")
+    given = _types(name, without_written=not base.endswith("_"))
+    plain = f"{namespace}.{base if base.endswith('__') else base.removesuffix('_')}"
+    for candidate in (*overloads(plain), *overloads(f"{plain}_functional")):
+        if not is_mutating(candidate) and _types(candidate) == given:
+            return candidate
+    return None
+
+
+def _types(name: str, *, without_written: bool = False) -> list[tuple[str, str]]:
+    """The names and types of the arguments; of those that only say where the result goes or how it is made, none."""
+    return [
+        (one.name, one.type)
+        for one in arguments(name)
+        if not (without_written and one.is_written and one.is_keyword_only) and one.name not in _OF_RESULTS
+    ]
+
+
+_OF_RESULTS = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format"})
+
+_WHOLE: Mapping[str, str] = {
+    "_adaptive_avg_pool2d": "adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d": "adaptive_avg_pool3d",
+    "convolution": "conv1d, conv2d, conv3d and their transposes",
+    "_convolution": "conv1d, conv2d, conv3d and their transposes",
+    "native_batch_norm": "batch_norm",
+    "_native_batch_norm_legit_functional": "batch_norm",
+    "native_dropout": "dropout",
+    "native_group_norm": "group_norm",
+    "native_layer_norm": "layer_norm",
+}
+"""Operations that torch makes of others, which models call and which are kept whole."""
+
+_FAMILIES = (
+    (r"backward|_jvp$|_grad$|_grad_", "it belongs to a backward pass, and a model is captured as it infers"),
+    (r"sparse|coalesce|_nnz|_dimI|_dimV|crow_|ccol_|(row|col)_indices|spsolve|spdiags", "for sparse tensors"),
+    (r"^(_?indices|_?values)(_copy)?$|dense_dim|hspmm|smm$", "for sparse tensors"),
+    (r"_nested_|jagged|to_padded_tensor", "for nested tensors"),
+    (
+        r"quantize|quantized|^q_|qscheme|int_repr|_fq_helper|int4pack|int8pack|_dyn_quant|_cslt",
+        "for tensors in torch's own quantised formats",
+    ),
+    (r"^_foreach_|^_fused_(adam|adamw|sgd|adagrad)|^_amp_", "for training: optimisers and gradients"),
+    (
+        r"cudnn|miopen|mkldnn|_mps|mps_|nnpack|_flash_attention|_efficient_attention|_cslt|_triton",
+        "one backend's own form of an operation that has a general one",
+    ),
+    (r"_test_|_foobar|^_print$", "for tests of torch itself"),
+    (r"_make_dual|_unpack_dual|_fw_primal|_efficientzerotensor|_lazy_clone", "for autograd itself"),
+    (r"pin_memory|_storage|^set$|^resize|_resize|is_set_to|from_file|is_pinned", "about memory, not values"),
+)
+"""Patterns of names → why operations of that family are refused."""
+
+
+def _reason(name: str) -> str | None:
+    """Why an operation is refused, if that follows from what it is."""
+    _, base, _ = name.split(".")
+    for pattern, reason in _FAMILIES:
+        if re.search(pattern, base):
+            return reason
+    if base in _WHOLE:
+        return f"models call {_WHOLE[base]}, which is kept whole"
+    found = overload(name)
+    if torch.Tag.nondeterministic_seeded in found.tags:
+        return "it draws random numbers, which no port draws alike"
+    if torch.Tag.dynamic_output_shape in found.tags:
+        return "the shape of its result depends on values"
+    if torch.Tag.data_dependent_output in found.tags:
+        return "it makes a Python number of a value"
+    if not any("Tensor" in str(result.type) for result in found._schema.returns):
+        return "it gives no tensor"
+    return None
