@@ -1,6 +1,9 @@
 """Control flow that cannot be read, in a model or in a manifest, is refused with what to do."""
 
+import ast
+import inspect
 import json
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,17 +112,108 @@ class Repeats(nn.Module):
         return x
 
 
-@pytest.mark.parametrize(
-    ("model", "advice"),
-    [
-        (Decides, "torch.where or `torch.cond(x.sum() > 0, if_true, if_false, (…,))` there"),
-        (Otherwise, "`torch.cond(x.mean() < 0, if_true, if_false, (…,))`"),
-        (Chooses, "`torch.cond(bool(x.max() > 9), if_true, if_false, (…,))`"),
-        (Repeats, "`while_loop(lambda …: x.sum() > 1, body, (…,))`"),
-    ],
-)
-def test_python_that_decides_by_values_is_told_what_to_write(model: type[nn.Module], advice: str) -> None:
-    error = record(model(), (ROWS,)).export_error
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        if y.sum().item() > 0:
+            z = self.dense(y)
+            x = z + 1
+        else:
+            z = x - 1
+        return z * x
+
+
+class Counts(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        steps = 0
+        while x.abs().max() > 0.25:
+            x = x / 2
+            steps += 1
+        return x, torch.as_tensor(steps)
+
+
+REWRITTEN = (Decides, Otherwise, Chooses, Repeats, Branches, Counts)
+
+
+def rewritten(model: type[nn.Module], advice: str, folder: Path) -> type[nn.Module]:
+    """The class with the advice in the place of the statement that it is for."""
+    own = textwrap.dedent(inspect.getsource(model))
+    (decision,) = [
+        node for node in ast.walk(ast.parse(own)) if isinstance(node, ast.If | ast.IfExp | ast.While)
+    ][-1:]
+    lines = own.splitlines()
+    if isinstance(decision, ast.IfExp):
+        text = lines[decision.lineno - 1]
+        new = [text[: decision.col_offset] + advice.strip() + text[decision.end_col_offset :]]
+        first, last = decision.lineno, decision.lineno
+    else:
+        first, last = decision.lineno, decision.end_lineno or 0
+        new = textwrap.indent(textwrap.dedent(advice), " " * decision.col_offset).splitlines()
+        if lines[first - 1].strip().startswith("elif"):
+            new = [" " * decision.col_offset + "else:", *textwrap.indent("\n".join(new), "    ").splitlines()]
+    path = folder / f"{model.__name__}.py"
+    head = ["import torch", "from torch import nn", ""]
+    path.write_text("\n".join([*head, *lines[: first - 1], *new, *lines[last:]]))
+    found: dict[str, Any] = {}
+    exec(compile(path.read_text(), path, "exec"), found)
+    made: type[nn.Module] = found[model.__name__]
+    return made
+
+
+@pytest.mark.parametrize("model", REWRITTEN)
+def test_python_that_decides_by_values_is_told_what_to_write(model: type[nn.Module], tmp_path: Path) -> None:
+    original = models.seeded(model)
+    error = record(original, (ROWS,)).export_error
     assert error is not None and error.where is not None and error.fix is not None
     assert error.where.startswith(f"{__file__}:") and "decides by the value of a tensor" in error.message
-    assert advice in error.fix
+    after = models.seeded(rewritten(model, error.fix.partition("TODOs:\n")[2], tmp_path))
+    assert record(after, (ROWS,)).export_error is None
+    for x in (ROWS, -ROWS, 30 * ROWS):
+        torch.testing.assert_close(after(x), original(x))
+
+
+class Leaves(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            if x.sum() > 1000:
+                break
+            x = x * 2
+        return x
+
+
+def test_what_cannot_be_rewritten_is_told_what_would_do() -> None:
+    error = record(Leaves(), (ROWS,)).export_error
+    assert error is not None and error.fix is not None
+    assert "`torch.cond(x.sum() > 1000, if_true, if_false, (…,))`" in error.fix
+
+
+class BySize(nn.Module):
+    """Branches that no value decides."""
+
+    def __init__(self, doubled: bool, mode: str) -> None:
+        super().__init__()
+        self.doubled, self.mode = doubled, mode
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.doubled:
+            x = x * 2
+        if self.mode == "tanh":
+            x = x.tanh()
+        elif x.shape[-1] == 4:
+            x = x.sigmoid()
+        return x + 1 if x.ndim == 2 else x
+
+
+@pytest.mark.parametrize("mode", ["tanh", "other"])
+@pytest.mark.parametrize("doubled", [True, False])
+def test_a_branch_on_a_shape_or_a_setting_needs_no_rewrite(doubled: bool, mode: str) -> None:
+    capture = record(BySize(doubled, mode), (ROWS,))
+    assert capture.export_error is None and [s.axis for s in capture.graph.symbols] == [0]
+    operations = [node.op for node in capture.graph.root.nodes]
+    assert ("aten.mul.Tensor" in operations) == doubled and ("aten.tanh.default" in operations) == (
+        mode == "tanh"
+    )

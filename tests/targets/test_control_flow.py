@@ -1,4 +1,4 @@
-"""Models with control flow on every target: proven, blamed and reported, or listed as still to be written."""
+"""Models with control flow on the torch target: proven, blamed and reported."""
 
 import json
 from collections.abc import Callable
@@ -138,20 +138,24 @@ def test_reports_show_the_bodies(tmp_path: Path) -> None:
     assert "map.body/while_loop.condition/lt" in page
 
 
-@every_kind
-def test_candle_lists_it_as_still_to_be_written(layer: str, tmp_path: Path) -> None:
-    port = ported(layer, tmp_path / "port", "candle")
-    (todo,) = port.artifact.todos
-    name = layer.split(".")[1]
-    written = "torch.cond" if name == "cond" else name
-    assert (todo.op, todo.layer) == (f"torchport.{name}.default", layer)
-    assert todo.reason == f"{written} is not written as Rust yet"
-    assert todo.source is not None and todo.source.startswith(f"{models.__file__}:")
+class Decides(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = models.Inner()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.inner(x)
+        if y.sum() > 0:
+            return y * 2
+        return y - 1
 
 
-@pytest.mark.builds
-def test_candle_compiles_with_control_flow_that_is_still_to_be_written(tmp_path: Path) -> None:
-    report = ported("inner.while_loop", tmp_path / "port", "candle").check()
-    assert report.status == "unsupported"
-    assert [todo.reason for todo in report.todos] == ["while_loop is not written as Rust yet"]
-    assert report.control_flow[0].layer == "inner.while_loop"
+def test_the_report_says_what_export_cannot_follow_and_what_to_write(tmp_path: Path) -> None:
+    port = torchport.port(
+        models.seeded(Decides), (ROWS,), target="torch", out=tmp_path / "port", name="decides"
+    )
+    report = port.check(explain=False)
+    assert report.status == "unsupported" and len(report.todos) == 1
+    (note,) = [note for note in report.notes if "decides by the value of a tensor" in note]
+    assert f"{__file__}:" in note and "`if y.sum() > 0:`" in note
+    assert note.endswith("    return torch.cond(y.sum() > 0, if_true, if_false, (y,))")

@@ -10,11 +10,13 @@ import ast
 import inspect
 import linecache
 from collections.abc import Collection, Iterator, Sequence
+from textwrap import indent
 from types import FrameType
 
 import torch
 
 from torchport.capture.graph import path_of
+from torchport.capture.rewrite import rewritten
 from torchport.errors import CaptureError
 
 
@@ -103,13 +105,15 @@ def in_plain_words(error: CaptureError) -> CaptureError:
         return error
     file, _, line = (error.where or "").rpartition(":")
     text = linecache.getline(file, int(line)).strip() if line.isdecimal() else ""
+    instead = rewritten(file, int(line)) if line.isdecimal() else None
+    control_flow = "this in its place" if instead else f"{_control_flow_for(text)} there"
+    fix = f"decide by shapes or arguments only, or use torch.where or {control_flow}; what hooks can see is recorded, "
     plain = CaptureError(
         error.code,
         "torch.export cannot follow forward, because it decides by the value of a tensor"
         + (f": `{text}`" if text else ""),
         where=error.where,
-        fix=f"use torch.where or {_control_flow_for(text)} there, or decide by shapes or arguments only; what hooks "
-        "can see is recorded, and the rest is left as TODOs",
+        fix=f"{fix}and the rest is left as TODOs" + (f":\n{indent(instead, '    ')}" if instead else ""),
     )
     plain.__cause__ = error.__cause__
     return plain

@@ -13,7 +13,9 @@ from typing import Any, TypeGuard
 import torch
 
 from torchport.capture import graph as g
+from torchport.capture.body_names import parameter_names
 from torchport.capture.control_flow import CONTROL_FLOW, ControlFlow, operation_for
+from torchport.capture.fx_nodes import line_of
 from torchport.errors import CaptureError
 
 
@@ -26,6 +28,8 @@ class FoundBody:
     module: torch.fx.GraphModule
     weights: Mapping[torch.fx.Node, str]
     """The placeholders that stand for weights, and the weights' names."""
+    names: Mapping[torch.fx.Node, str]
+    """What the user's source calls operands, by their placeholders."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,13 @@ class FlowReader:
         closed_over = node.args[-1]
         assert isinstance(closed_over, list | tuple)
         return [
-            FoundBody(f"{key}.{role}", f"{kind.written}.{role}", body, self._weights(body, closed_over))
+            FoundBody(
+                f"{key}.{role}",
+                f"{kind.written}.{role}",
+                body,
+                self._weights(body, closed_over),
+                self._names(node, kind, body),
+            )
             for role, graph in zip(kind.roles, graphs, strict=True)
             if isinstance(body := getattr(self.module, str(graph.target)), torch.fx.GraphModule)
         ]
@@ -73,6 +83,24 @@ class FlowReader:
             for placeholder, arg in zip(last, closed_over, strict=True)
             if self._is_weight(arg)
         }
+
+    def _names(
+        self, node: torch.fx.Node, kind: ControlFlow, body: torch.fx.GraphModule
+    ) -> dict[torch.fx.Node, str]:
+        """The parameters of the user's function, if it takes the operands one by one as the body does.
+
+        A branch takes its operands in an order of torch's own.
+        """
+        if kind.name == "cond":
+            return {}
+        given = [arg for arg in node.args if not self._is_body(arg)][:-1]
+        count = sum(len(arg) for arg in given if isinstance(arg, list | tuple))
+        names = parameter_names(line_of(node), kind.name, kind.roles.index("body"))
+        expected = {"map": len(names) if count == 1 else 0, "associative_scan": 2 * count}
+        if len(names) != expected.get(kind.name, count):
+            return {}
+        taken = [one for one in body.graph.nodes if one.op == "placeholder"]
+        return dict(zip(taken, names, strict=False))
 
     def _is_weight(self, arg: Any) -> bool:
         return isinstance(arg, torch.fx.Node) and arg in self.refs and self.refs[arg].name in self.params

@@ -91,7 +91,7 @@ class GraphReader:
             index = [n for n in self.graph.nodes if n.op == "placeholder"].index(node)
             name = self.owner.labels[index]
         self.refs[node] = g.Ref(name)
-        self.inputs.append(g.Input(name, self._meta(value)))
+        self.inputs.append(g.Input(name, self._meta(value), self.body.names.get(node) if self.body else None))
 
     def _get_attr(self, node: torch.fx.Node) -> None:
         target = str(node.target)

@@ -94,10 +94,11 @@ class Capture:
             write_tensors(paths["weights"], own, {"schema": "1"})
             written["weights"] = paths["weights"]
         error = self.export_error
+        facts = ("message", "where", "fix")
         extra = {
             "torch": torch.__version__,
             "values": self.has_values,
-            **({"export_error": {"message": error.message, "where": error.where}} if error else {}),
+            **({"export_error": {fact: getattr(error, fact) for fact in facts}} if error else {}),
             **({"writes": list(self.writes)} if self.writes else {}),
             **({"idle": list(self.idle)} if self.idle else {}),
             **({"sizes": self.sizes} if self.sizes else {}),

@@ -87,14 +87,18 @@ def statement_at(file: str, line: int) -> Statement | None:
 
 
 @lru_cache(maxsize=64)
-def _assignments(file: str) -> tuple[ast.stmt, ...]:
-    text = "".join(linecache.getlines(file))
+def parsed(file: str) -> ast.Module:
+    """The syntax of a file; empty if it cannot be had."""
     try:
-        tree = ast.parse(text)
+        return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
-        return ()
+        return ast.Module([], [])
+
+
+@lru_cache(maxsize=64)
+def _assignments(file: str) -> tuple[ast.stmt, ...]:
     kinds = (ast.Assign, ast.AugAssign, ast.AnnAssign)
-    return tuple(node for node in ast.walk(tree) if isinstance(node, kinds))
+    return tuple(node for node in ast.walk(parsed(file)) if isinstance(node, kinds))
 
 
 def _target_names(statement: ast.stmt) -> tuple[str, ...]:

@@ -156,7 +156,8 @@ def port(
             decompose=lambda op: not chosen.supports(op),
         )
     if capture.export_error is not None:
-        steps.say(f"{capture.export_error}; recorded by hooks, with TODOs for what these cannot see")
+        error = capture.export_error
+        steps.say(f"{error}; recorded by hooks, with TODOs for what these cannot see\n  next:  {error.fix}")
     made = converted(capture, chosen, folder, given, steps=steps)
     return Port(made.files, made.target, made.artifact, made.seconds, model, watch)
 

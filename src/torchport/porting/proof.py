@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from torchport.capture.graph import Graph
 from torchport.capture.hooks import UNKNOWN
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
+from torchport.capture.unrolled import steps_written_out
 from torchport.capture.weights import stored_weights
 from torchport.errors import RunError
 from torchport.events import CandidateStopped, Steps
@@ -139,7 +141,13 @@ def _places(files: RunFolder) -> dict[str, Path]:
 
 def _notes(files: RunFolder) -> tuple[str, ...]:
     """What is true of the port beside the verdict."""
-    return (*_notes_on_state(files), *_notes_on_idle_bodies(files))
+    graph, manifest = read_manifest(files.manifest)
+    return (
+        *_notes_on_state(files),
+        *_notes_on_idle_bodies(files),
+        *_notes_on_what_is_unknown(manifest),
+        *dict.fromkeys(_notes_on_loops(graph)),
+    )
 
 
 def _notes_on_the_program(report: Report) -> tuple[str, ...]:
@@ -165,6 +173,23 @@ def _notes_on_idle_bodies(files: RunFolder) -> tuple[str, ...]:
         return ()
     missing = f"{', '.join(idle)} did not run on these inputs, so nothing is proven of what is computed there"
     return (f"{missing}: check the port on inputs that take the other way, too",)
+
+
+def _notes_on_loops(graph: Graph) -> Iterator[str]:
+    """Which loops of Python run as often as they did on the example inputs, and no other number of times."""
+    for path, source, count in steps_written_out(graph):
+        place = f"{path or graph.root.class_name}{f' ({source})' if source else ''}"
+        said = f"{place} repeats one step {count} times, as torch.export wrote it out"
+        yield f"{said}: the port is made for that length alone; a scan of torch._higher_order_ops runs at any length"
+
+
+def _notes_on_what_is_unknown(manifest: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why torch.export could not follow the model, and what to write instead."""
+    error = manifest.get("export_error")
+    if error is None:
+        return ()
+    place = f" ({error['where']})" if error["where"] else ""
+    return (f"{error['message']}{place}: {error.get('fix') or 'see the TODOs'}",)
 
 
 def _control_flow(files: RunFolder) -> tuple[ControlFlowSummary, ...]:

@@ -37,14 +37,14 @@ pub(crate) use stop::{panic_message, said, Stopped, Todo};
 
 /// Shows tensors to the checker that is watching, if any.
 ///
-/// - `check!(self.probe => xs, mask);` shadows each `&Tensor` named by what the checker hands on for that input.
+/// - `check!(self.probe => xs, mask);` shadows each `Tensor` or `&Tensor` named by what the checker hands on for that input.
 /// - `check!(self.probe, value)` ends the call and is a `Result` of its outputs.
 /// - `check!(self.probe, "node", value)` shows the value of one operation inside the call.
 #[macro_export]
 macro_rules! check {
     (@inputs $probe:expr, $index:expr,) => {};
     (@inputs $probe:expr, $index:expr, $input:ident $($rest:ident)*) => {
-        let $input = &$probe.input($index, $input)?;
+        let $input = &$probe.input($index, &$input)?;
         $crate::check!(@inputs $probe, $index + 1, $($rest)*);
     };
     ($probe:expr => $($input:ident),+ $(,)?) => {

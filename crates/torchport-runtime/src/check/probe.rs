@@ -26,7 +26,8 @@ impl Probe {
     }
 
     /// Shows the tensor input number `index`, and gives the tensor to go on with.
-    pub fn input(&self, index: usize, value: &Tensor) -> Result<Tensor> {
+    pub fn input(&self, index: usize, value: impl AsRef<Tensor>) -> Result<Tensor> {
+        let value = value.as_ref();
         match watching() {
             None => Ok(value.clone()),
             Some(state) => state.borrow_mut().input(&self.path, index, value),

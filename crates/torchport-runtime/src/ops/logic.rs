@@ -4,6 +4,25 @@ use super::kernel::zip;
 use super::{to_bool, to_dtype};
 use candle::{bail, DType, Result, Tensor};
 
+/// Whether a condition holds: a tensor of one element, which may be of any dtype.
+pub fn is_true(condition: &Tensor) -> Result<bool> {
+    if condition.elem_count() != 1 {
+        bail!(
+            "a condition has one element, not shape {:?}",
+            condition.shape()
+        );
+    }
+    Ok(to_bool(&condition.flatten_all()?)?.to_vec1::<u8>()? == [1])
+}
+
+/// Raises unless a tensor has some length along a dimension, for code that holds for this length alone.
+pub fn expect_length(x: &Tensor, dim: usize, length: usize) -> Result<()> {
+    match x.dim(dim)? {
+        found if found == length => Ok(()),
+        found => bail!("this model is made for length {length} along dimension {dim}, not {found}"),
+    }
+}
+
 macro_rules! logic_functions {
     ($($name:ident, $operator:tt;)*) => {$(
         /// On whether the elements are not zero, as u8.

@@ -4,6 +4,7 @@
 mod accuracy;
 mod advanced_index;
 mod arrange;
+mod associative_scan;
 mod attention;
 mod attention_blocks;
 mod binary;
@@ -72,6 +73,7 @@ mod special;
 pub use advanced_index::{index, nonzero};
 pub use antialias::{upsample_antialiased, Weighing};
 pub use arrange::*;
+pub use associative_scan::associative_scan;
 pub use attention::*;
 pub use binary::*;
 pub use cast::{to_bool, to_dtype};

@@ -49,10 +49,14 @@ class Emitter:
 
     def __init__(self, graph: g.Graph, module: g.Module, checks: str):
         self.graph, self.module, self.checks = graph, module, checks
+        self.path = module.path
+        """The path that the struct's VarBuilder has."""
         self.body = Body()
         self.values: dict[g.Ref, Value] = {}
         """How each value is written, for all values that are known so far."""
         self.metas: dict[g.Ref, g.TensorMeta] = {}
+        self.collected: dict[tuple[g.Ref, ...], Value] = {}
+        """The vectors of values that a loop computed in all of its steps, which are only read together."""
         self.complex: set[g.Ref] = set()
         """The values that are complex; their metas are those of pairs."""
         self.sizes: set[str] = set()
@@ -63,6 +67,8 @@ class Emitter:
         """The sizes that depend on data and have a variable."""
         self.unread = _count_reads(module)
         """How often each value is still to be read, by the name of its node."""
+        self.weight_fields: dict[str, str] = {}
+        """The field of each weight that the struct holds, by the weight's name."""
         self._field_names: set[str] = {"probe"}
         shown = {
             name
@@ -158,6 +164,20 @@ class Emitter:
         """Binds the value to a variable unless it is in one already; for values that are read more than once."""
         if self.values[arg].form == "expr":
             self.name_it(arg)
+
+    def is_own(self, ref: g.Ref) -> bool:
+        """Whether a value is in a variable that the code may give away."""
+        value = self.values[ref]
+        return value.form == "owned" and not value.is_field
+
+    def is_free(self, ref: g.Ref, reads: int) -> bool:
+        """Whether a value can be given away, because nothing reads it behind its next so many reads."""
+        reads_it = (
+            known.reads & self.values[ref].reads and self.unread[other.name] > 0
+            for other, known in self.values.items()
+            if other.name != ref.name
+        )
+        return self.is_own(ref) and self.unread[ref.name] == reads and not any(reads_it)
 
     def name_calls_of(self, path: str, given: Iterable[g.Ref]) -> None:
         """Writes calls of a module that are not written yet, but for those in its arguments, before it is called again.

@@ -17,6 +17,7 @@ from torchport.targets.candle.code import StructName
 from torchport.targets.candle.config import Config
 from torchport.targets.candle.layers import is_layer
 from torchport.targets.candle.module import write_module
+from torchport.targets.candle.module.scope import is_flow_layer
 from torchport.targets.candle.settling import Member, Settled, settle
 from torchport.targets.candle.struct import Placed, Struct
 
@@ -50,7 +51,7 @@ class Library:
 
     @property
     def placed(self) -> dict[str, Placed]:
-        """Module key → its struct."""
+        """Module key → its struct. Control flow is in the struct of the module that runs it."""
         return self._placed[0]
 
     @property
@@ -95,7 +96,10 @@ class Library:
         self._groups.append(Group(struct, keys, body, settled))
         for member in members:
             values = [member.body.numbers[slot].value for slot in settled.sources]
-            self._placed[member.size][member.module.key] = Placed(struct, values)
+            modules = self.graphs[member.size].modules
+            flows = [node.target for node in member.module.nodes if is_flow_layer(modules, node)]
+            keys_here = [member.module.key, *(key for key in flows if key is not None)]
+            self._placed[member.size] |= dict.fromkeys(keys_here, Placed(struct, values))
 
 
 def _fingerprint(body: Body) -> Hashable:
@@ -118,7 +122,8 @@ def _levels(graph: g.Graph) -> Iterator[list[str]]:
             if key and is_layer(graph, module):
                 heights[key] = 0
             else:
-                children = [n.target for n in module.nodes if n.op == g.CALL and n.target is not None]
+                calls = [n for n in module.nodes if n.op == g.CALL and not is_flow_layer(graph.modules, n)]
+                children = [node.target for node in calls if node.target is not None]
                 heights[key] = 1 + max((height(child) for child in children), default=0)
         return heights[key]
 

@@ -16,6 +16,7 @@ from torchport.targets.candle.module.child import (
     name_within,
     struct_constructor,
 )
+from torchport.targets.candle.module.scope import is_flow_layer
 from torchport.targets.candle.module.vectors import add_vector
 from torchport.targets.candle.struct import Placed
 
@@ -23,17 +24,18 @@ from torchport.targets.candle.struct import Placed
 def add_children(e: Emitter, placed: Mapping[str, Placed]) -> dict[str, Child]:
     """Adds a field for each child or list of children, and gives the children by their keys."""
     children: dict[str, Child] = {}
-    for family in _families(e.module):
+    for family in _families(e.graph.modules, e.module):
         is_list = len(family) > 1 or _is_list_item(e.module, family[0])
         items = add_vector(e, placed, family) if is_list else None
         children |= items or {key: _add_field(e, placed, key) for key in family}
     return children
 
 
-def _families(module: g.Module) -> Iterator[list[str]]:
+def _families(modules: Mapping[str, g.Module], module: g.Module) -> Iterator[list[str]]:
     """The keys of the children that are called: items of one list together, each other child alone."""
     families: dict[str, list[str]] = {}
-    for key in dict.fromkeys(node.target for node in module.nodes if node.op == g.CALL and node.target):
+    calls = [node for node in module.nodes if node.op == g.CALL and not is_flow_layer(modules, node)]
+    for key in dict.fromkeys(node.target for node in calls if node.target):
         container, _, last = name_within(module, key).rpartition(".")
         families.setdefault(container if last.isdigit() else f"={key}", []).append(key)
     yield from families.values()

@@ -19,17 +19,24 @@ def declare_inputs(e: Emitter) -> None:
 
 
 def add_weights(e: Emitter) -> None:
-    path = e.module.path
+    """Gives each weight that the module reads a field, unless the struct has one for it already."""
     for node_name, weight_name in e.module.params.items():
         weight = e.graph.weights[weight_name]
-        local = weight_name.removeprefix(f"{path}.") if path else weight_name
-        init = _read(e, weight, weight_name, local)
-        name = e.add_field(local.replace("parametrizations.", ""), "Tensor", init)
-        e.values[g.Ref(node_name)] = Value(code("self.{}", name), "owned")
+        if weight_name not in e.weight_fields:
+            e.weight_fields[weight_name] = _add_field(e, weight, weight_name)
+        e.values[g.Ref(node_name)] = Value(code("self.{}", e.weight_fields[weight_name]), "owned")
         e.learn(g.Ref(node_name), weight.meta)
 
 
-def _read(e: Emitter, weight: g.Weight, full_name: str, local: str) -> Code:
+def _add_field(e: Emitter, weight: g.Weight, full_name: str) -> str:
+    is_below = not e.path or full_name.startswith(f"{e.path}.")
+    local = full_name.removeprefix(f"{e.path}.") if e.path else full_name
+    builder = as_code(Parameter.BUILDER) if is_below else code("{}.root()", Parameter.BUILDER)
+    init = _read(e, weight, full_name, local, builder)
+    return e.add_field(local.replace("parametrizations.", ""), "Tensor", init)
+
+
+def _read(e: Emitter, weight: g.Weight, full_name: str, local: str, builder: Code) -> Code:
     """The expression that reads a weight from the VarBuilder."""
     meta = as_pairs(weight.meta)
     shape = tuple_of(
@@ -39,11 +46,11 @@ def _read(e: Emitter, weight: g.Weight, full_name: str, local: str) -> Code:
         ]
     )
     if meta.dtype == "float32":
-        return code('{}.get({}, "{}")?', Parameter.BUILDER, shape, local)
+        return code('{}.get({}, "{}")?', builder, shape, local)
     dtype = rust.STORED.get(meta.dtype)
     if dtype is None:
         reason = f"{full_name} has dtype {weight.meta.dtype}, which candle does not have"
         e.body.todos.append(Todo(op="weight", layer=e.module.path, source=e.module.source, reason=reason))
         return code('torchport_runtime::todo("{}")?', reason)
     options = code('{}, "{}", Default::default(), DType::{}', shape, local, dtype)
-    return code("{}.get_with_hints_dtype({})?", Parameter.BUILDER, options)
+    return code("{}.get_with_hints_dtype({})?", builder, options)

@@ -26,7 +26,8 @@ class Loop:
 def find_loop(e: Emitter, children: Mapping[str, Child], start: int) -> Loop | None:
     """The loop that begins with a node, if there is one."""
     first = e.module.nodes[start]
-    vector = children[first.target].vector if first.op == g.CALL and first.target else None
+    child = children.get(first.target) if first.op == g.CALL and first.target else None
+    vector = None if child is None else child.vector
     if vector is None:
         return None
     calls = e.module.nodes[start : start + len(vector.keys)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torchport.capture import graph as g
-from torchport.capture.control_flow import CONTROL_FLOW
 from torchport.capture.hooks import UNKNOWN
 from torchport.targets.base import Todo
 from torchport.targets.candle import rust
@@ -15,14 +14,22 @@ from torchport.targets.candle.code import Code, as_code, call, code, tensors_of
 from torchport.targets.candle.emit import FALLBACK, PAIRS, Emitter, as_pairs
 from torchport.targets.candle.lowering import how_to_register
 from torchport.targets.candle.module.child import Child, note_call
+from torchport.targets.candle.module.flow import write_flow
 from torchport.targets.candle.module.loops import find_loop, write_loop
+from torchport.targets.candle.module.scope import is_flow_layer
+from torchport.targets.candle.module.unrolled import unrolled_loops, write_unrolled
 from torchport.targets.candle.registry import OPS, Several, find
 from torchport.targets.coverage import reason_to_refuse
 
 
 def write_nodes(e: Emitter, children: Mapping[str, Child]) -> None:
     index = 0
+    unrolled = unrolled_loops(e)
     while index < len(e.module.nodes):
+        if index in unrolled:
+            write_unrolled(e, unrolled[index], lambda scope: write_nodes(scope, children))
+            index = unrolled[index].end
+            continue
         loop = find_loop(e, children, index)
         if loop is None:
             _write_node(e, children, e.module.nodes[index])
@@ -36,6 +43,9 @@ def _write_node(e: Emitter, children: Mapping[str, Child], node: g.Node) -> None
     for index, meta in enumerate(node.outputs):
         if meta is not None:
             e.learn(g.Ref(node.name, index), meta)
+    if node.bodies or is_flow_layer(e.graph.modules, node):
+        write_flow(e, node, lambda scope: write_nodes(scope, {}))
+        return
     refs = list(g.refs([node.args, node.kwargs]))
     called = frozenset({g.path_of(node.target)}) if node.target is not None else frozenset()
     for path in called:
@@ -144,8 +154,6 @@ def _is_complex(e: Emitter, node: g.Node) -> bool:
 def _why_not_mapped(node: g.Node) -> str:
     if node.op in OPS:
         return "it is not known for complex numbers"
-    if (kind := CONTROL_FLOW.get(node.op)) is not None:
-        return f"{kind.written} is not written as Rust yet"
     if node.op == UNKNOWN:
         reason = node.kwargs.get("reason")
         known = "its operations are not known"

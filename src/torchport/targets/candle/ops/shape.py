@@ -119,7 +119,8 @@ def stack(e: Emitter, a: Args) -> Code:
 
 
 def _put_together(e: Emitter, a: Args, name: str, tensors: list[g.Ref]) -> Code:
-    items = slice_of([cast(e, item, a.output.dtype) for item in tensors])
+    vector = e.collected.get(tuple(tensors))
+    items = vector.reference if vector else slice_of([cast(e, item, a.output.dtype) for item in tensors])
     return call(f"Tensor::{name}", items, axis(a["dim"], a.output.rank))
 
 
