@@ -111,7 +111,7 @@ fn mirrored(z: &Tensor, dim: usize, length: usize) -> Result<Tensor> {
         }
         // What must be real is taken for real.
         out[0][1] = 0.0;
-        if length % 2 == 0 {
+        if length.is_multiple_of(2) {
             out[length / 2][1] = 0.0;
         }
     })

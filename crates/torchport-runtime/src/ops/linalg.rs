@@ -253,13 +253,11 @@ pub fn inverse(x: &Tensor) -> Result<Tensor> {
     stacked(x, &batch, (size, size), inverses)
 }
 
+/// The sizes of a solution, and for each system its matrix and its right side.
+type Systems = (Vec<usize>, Vec<(Matrix, Matrix)>);
+
 /// Pairs of matrices after broadcasting the dimensions in front; `b` may be vectors.
-fn side_by_side(
-    op: &str,
-    a: &Tensor,
-    b: &Tensor,
-    vectors: bool,
-) -> Result<(Vec<usize>, Vec<(Matrix, Matrix)>)> {
+fn side_by_side(op: &str, a: &Tensor, b: &Tensor, vectors: bool) -> Result<Systems> {
     let b = if vectors {
         b.unsqueeze(b.rank())?
     } else {

@@ -104,8 +104,8 @@ fn a_recording_holds_computed_values() -> Result<()> {
     checker.watch(|| -> Result<()> {
         let mask = Tensor::new(&[1u8, 0, 1], &Device::Cpu)?;
         probe("mask").output(mask)?;
-        probe("fc").input(0, &floats(&[1.0]))?;
-        probe("fc").input(7, &floats(&[1.0]))?;
+        probe("fc").input(0, floats(&[1.0]))?;
+        probe("fc").input(7, floats(&[1.0]))?;
         let out = probe("fc").output(floats(&[2.0]))?;
         probe("fd").output(out)?;
         probe("extra").output(Tensor::new(&[5i64], &Device::Cpu)?)?;
@@ -180,7 +180,7 @@ fn a_difference_in_a_later_chunk_makes_another_input() -> Result<()> {
     other[count - 1] = 1.0;
     let (dir, checker) = checker(&[("fc", golden)], &[("act<0", "fc")]);
     let keys = recorded(dir.path(), checker.mode(Mode::LockStep), || {
-        probe("act").input(0, &floats(&other))
+        probe("act").input(0, floats(&other))
     });
     assert_eq!(keys["act<0"], other);
     Ok(())
