@@ -103,6 +103,16 @@ class _Unsigned:
         return joined("", [plus, *less]) if minus else plus
 
     def quotient(self, operation: str, above: g.Expr, below: g.Expr) -> Code:
+        if (
+            operation == "floordiv"
+            and isinstance(below, int)
+            and isinstance(above, tuple)
+            and above[0] == "add"
+        ):
+            rest = tuple(operand for operand in above[1:] if operand != below - 1)
+            if len(rest) == len(above) - 2 and not may_be_negative(above):
+                whole = rest[0] if len(rest) == 1 else ("add", *rest)
+                return code("{}.div_ceil({})", self.receiver(whole), self.digits(below))
         sign = {"floordiv": "/", "mod": "%"}[operation]
         return code("({} {} {})", self.factor(above), sign, self.factor(below))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from torchport.capture import graph as g
 from torchport.targets.candle.code import Code, code, joined
@@ -11,7 +12,7 @@ from torchport.targets.candle.emit import Emitter
 
 def take_sizes(e: Emitter) -> None:
     """Writes a `let` for each size; a size that no input shows must be given by the caller."""
-    needed = set(e.sizes)
+    needed = e.sizes & _words([*e.body.statements, e.body.result])
     lines: list[Code] = []
     for item in e.module.inputs:
         found = _shown_by(item, needed)
@@ -26,6 +27,11 @@ def take_sizes(e: Emitter) -> None:
             lines.append(line)
             e.body.variables.add(symbol)
     e.body.statements[:0] = lines
+
+
+def _words(written: Iterable[Code]) -> set[str]:
+    """All words of some code: a size may have been asked for by an operation that was written without it."""
+    return {word for code in written for word in re.findall(r"\w+", code.filled(lambda part: "_"))}
 
 
 def _shown_by(item: g.Input, needed: set[str]) -> dict[str, int]:
