@@ -185,6 +185,30 @@ class InputsAndSizesHaveOddNames(nn.Module):
 
 
 @case()
+class LastSizesAreOfOneName(nn.Module):
+    """Two results and a number of the model's own config would all be called `out_features`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = nn.Linear(4, 4)
+        self.first, self.second = nn.Linear(4, 3), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.config(x)
+        return self.first(x), self.second(x)
+
+
+@case()
+class ResultsHaveOneName(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 3), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.first(x), self.second(x)
+
+
+@case()
 class SizeIsReadFromTwoPlaces(nn.Module):
     """Two numbers of `forward` would be kept in fields of one name."""
 
@@ -278,7 +302,7 @@ class LengthsMayBeShorterThanWhatIsTaken(nn.Module):
             x[:, min(size, 4) - 1 :],
         )
         numbers = x * (size - 7) + (size - 5) % 3 + (2 * size - 9) // 2, x.roll(size - 4, 1)
-        bounds = x[:, : size - 3], x[:, size - 3 :], x[:, size // 2 - 2 :]
+        bounds = x[:, : size - 3], x[:, size - 3 :], x[:, size // 2 - 2 :], x[:, -size:]
         made = torch.zeros(max(2 * size - 9, 1)), torch.arange(size - 9, size), x.tril(size - 6)
         return *slices, *numbers, *bounds, *made
 

@@ -52,10 +52,22 @@ class Config:
         self.known = {_word(name): value for name, value in columns[0].items()}
         names = [name for name in columns[0] if all(name in column for column in columns)]
         self._fitting = Fitting({_word(name): tuple(column[name] for column in columns) for name in names})
-        self._boundary = {} if self.is_proven else dict(_boundary(self.graph))
+        self._boundary = {} if self.is_proven else self._names_of_one_size()
         self._read: dict[str, int | float] = {}
         self.reasons: dict[tuple[str, str, int | float], NamedNumber] = {}
         self.unexplained: dict[Unexplained, None] = {}
+
+    def _names_of_one_size(self) -> dict[str, str]:
+        """The names of the model's first and last sizes by their places, but for names that are of several sizes."""
+        named = dict(_boundary(self.graph))
+        sizes: dict[str, set[object]] = {
+            name: {self.known[name]} for name in named.values() if name in self.known
+        }
+        for place, name in named.items():
+            weight, _, axis = place.removesuffix("]").rpartition("[")
+            found = self.graph.weights.get(weight)
+            sizes.setdefault(name, set()).add(None if found is None else found.meta.shape[int(axis)])
+        return {place: name for place, name in named.items() if len(sizes[name]) == 1}
 
     @property
     def fields(self) -> dict[str, int | float | list[int | float]]:

@@ -119,6 +119,11 @@ class _Unsigned:
 
 @dataclass(frozen=True)
 class _Signed(_Unsigned):
+    def operand(self, expr: g.Expr) -> Code:
+        if isinstance(expr, tuple) and expr[0] == "mul" and expr[1] == -1:
+            return code("(-{})", self.receiver(expr[2] if len(expr) == 3 else ("mul", *expr[2:])))
+        return super().operand(expr)
+
     def symbol(self, name: str) -> Code:
         return code("{} as i64", name)
 
