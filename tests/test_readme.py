@@ -133,6 +133,7 @@ def test_contributing_lists_targets_that_the_makefile_has() -> None:
         "bench",
         "faults",
         "honest",
+        "operations",
         "fuzz",
         "fuzz-files",
         "chromium",

@@ -36,7 +36,8 @@ def chain(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture
 def inputs() -> list[torch.Tensor]:
-    return [torch.randn(4, 6), torch.randn(6, 6)]
+    """Numbers that are the same on every machine, as those of `randn` are not: gelu is wrong for most of them."""
+    return [torch.linspace(-0.2, 0.2, 24).reshape(4, 6), torch.linspace(1.5, -1.2, 36).reshape(6, 6)]
 
 
 def minifier(

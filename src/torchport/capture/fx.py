@@ -17,7 +17,7 @@ from torchport.capture import operations, symbols
 from torchport.capture.arguments import must_be_typed
 from torchport.capture.exported import Exported
 from torchport.capture.fx_nodes import is_number, line_of, output_names
-from torchport.capture.reader import PURE, GraphReader
+from torchport.capture.reader import GraphReader
 from torchport.capture.simplify import simplify
 from torchport.capture.source import user_line
 from torchport.capture.torch_internals import (
@@ -30,6 +30,8 @@ from torchport.capture.torch_internals import (
 from torchport.capture.weights import MemoryWeights, described, identity
 from torchport.errors import CaptureError, TorchportError
 
+_DETACH = "aten.detach_.default"
+"""Works in place, and changes no value."""
 _CONSTANT = "_tensor_constant"
 """What make_fx calls the tensors that a function made or closed over."""
 
@@ -106,7 +108,7 @@ def _writes(node: torch.fx.Node) -> bool:
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return False
     name = str(node.target)
-    return name not in PURE and (operations.is_mutating(name) or _updates_statistics(node, name))
+    return name != _DETACH and (operations.is_mutating(name) or _updates_statistics(node, name))
 
 
 _STATISTICS = {

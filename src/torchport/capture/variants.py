@@ -31,6 +31,7 @@ _MOST_FIELDS = 80
 _LIKELY_COUNTS = range(2, 129)
 """Numbers that may be the length of a list of layers, of which a variant needs but few."""
 _FEW = (2, 3, 4, 5, 6)
+_UNLIKELY = (4, 6, 5, 3, 2)
 
 Numbers = dict[str, int | float]
 Export = Callable[[torch.nn.Module, Inputs], Exported]
@@ -133,8 +134,7 @@ class _Search:
         known, turn = self.recipe.numbers, len(self.chosen)
         now = _State({}, self.inputs, self.start)
         for name in self.counts:
-            few = [count for count in _FEW if count != known[name]]
-            now = self._step(now, (name,), few[turn:] + few[:turn])
+            now = self._step(now, (name,), self._few(name, turn))
         if turn == 0:
             self.groups = [(name,) for name in known if name not in self.counts]
         changed: list[tuple[str, ...]] = []
@@ -150,6 +150,13 @@ class _Search:
             self.groups = changed
         self.chosen.append(now.numbers)
         return _Chosen(now.numbers, now.inputs) if now.numbers else None
+
+    def _few(self, name: str, turn: int) -> list[int]:
+        """Other numbers of layers. If another number is the same, it keeps 3, without which few sizes can be changed."""
+        known = self.recipe.numbers
+        is_alone = list(known.values()).count(known[name]) == 1
+        few = [count for count in (_FEW if is_alone else _UNLIKELY) if count != known[name]]
+        return few[turn:] + few[:turn]
 
     def _step(self, now: _State, names: tuple[str, ...], choice: Iterable[int | float]) -> _State:
         """The state with some numbers changed together, if the model can be made so; else as it is."""
