@@ -18,8 +18,18 @@ UNDEFINED = frozenset(
 )
 """Operations whose elements are whatever is in memory: only dtype and shape are compared."""
 
-CHOOSING = frozenset({"aten.sort.default", "aten.argsort.default"})
-"""Operations that leave open which of equal elements comes first: torch's order depends on the CPU."""
+CHOOSING = frozenset(
+    f"aten.{name}"
+    for name in (
+        "sort.default",
+        "argsort.default",
+        "kthvalue.default",
+        "median.dim",
+        "nanmedian.dim",
+        "mode.default",
+    )
+)
+"""Operations that leave open which of equal elements is meant, or comes first: that depends on the CPU in torch."""
 
 
 def difference(
@@ -47,11 +57,12 @@ def _as_chosen(x: torch.Tensor, golden: torch.Tensor, candidate: torch.Tensor) -
     if not golden.dtype == candidate.dtype == torch.int64 or golden.shape != candidate.shape:
         return candidate
     for dim in range(x.ndim):
-        if any(size != x.shape[axis] for axis, size in enumerate(golden.shape) if axis != dim):
+        wanted, given = (i.unsqueeze(dim) if i.ndim == x.ndim - 1 else i for i in (golden, candidate))
+        if any(size != x.shape[axis] for axis, size in enumerate(wanted.shape) if axis != dim):
             continue
-        inside = bool(((candidate >= 0) & (candidate < max(1, x.shape[dim]))).all())
-        once = bool((candidate.sort(dim).values.diff(dim=dim) > 0).all())
-        if inside and once and _unequal(x.gather(dim, golden), x.gather(dim, candidate)) is None:
+        inside = bool(((given >= 0) & (given < max(1, x.shape[dim]))).all())
+        once = bool((given.sort(dim).values.diff(dim=dim) > 0).all())
+        if inside and once and _unequal(x.gather(dim, wanted), x.gather(dim, given)) is None:
             return golden
     return candidate
 

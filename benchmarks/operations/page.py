@@ -58,7 +58,7 @@ def write(rows: Sequence[Row], scope: str) -> str:
 
 def listed(text: str) -> set[str]:
     """The operations that a page lists."""
-    return set(re.findall(r"^\| `(aten\.[\w.]+)` \|", text, re.MULTILINE))
+    return set(re.findall(r"^\| `((?!torch\.)\w+\.[\w.]+)` \|", text, re.MULTILINE))
 
 
 def relisted(text: str) -> str:
@@ -66,7 +66,7 @@ def relisted(text: str) -> str:
     head, _, table = text.partition(_TABLE)
     lines = {
         found.group(1): found.group()
-        for found in re.finditer(r"^\| `(aten\.[\w.]+)` \|.*$", table, re.MULTILINE)
+        for found in re.finditer(r"^\| `((?!torch\.)\w+\.[\w.]+)` \|.*$", table, re.MULTILINE)
     }
     head = re.sub(r"(?<=\| operations in the table \| )\d+", str(len(OPS)), head)
     rows = [lines.get(operation, f"| `{operation}` | 0 | 0 | 0 |") for operation in sorted(OPS)]

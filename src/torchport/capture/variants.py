@@ -152,7 +152,7 @@ class _Search:
         return _Chosen(now.numbers, now.inputs) if now.numbers else None
 
     def _few(self, name: str, turn: int) -> list[int]:
-        """Other numbers of layers. If another number is the same, it keeps 3, without which few sizes can be changed."""
+        """Other numbers of layers. If one is equal to another number, that keeps 3, which it may need."""
         known = self.recipe.numbers
         is_alone = list(known.values()).count(known[name]) == 1
         few = [count for count in (_FEW if is_alone else _UNLIKELY) if count != known[name]]
