@@ -158,7 +158,7 @@ impl<'a, T: Copy, F: Fn(&T, &T) -> bool> Order<'a, T, F> {
             self.items[first + hole] = self.items[first + child];
             hole = child;
         }
-        if len % 2 == 0 && child == (len - 2) / 2 {
+        if len.is_multiple_of(2) && child == (len - 2) / 2 {
             child = 2 * child + 1;
             self.items[first + hole] = self.items[first + child];
             hole = child;
