@@ -31,7 +31,7 @@ _MOST_FIELDS = 80
 _LIKELY_COUNTS = range(2, 129)
 """Numbers that may be the length of a list of layers, of which a variant needs but few."""
 _FEW = (2, 3, 4, 5, 6)
-_UNLIKELY = (4, 6, 5, 3, 2)
+_LARGER_FIRST = (4, 6, 5, 3, 2)
 
 Numbers = dict[str, int | float]
 Export = Callable[[torch.nn.Module, Inputs], Exported]
@@ -152,10 +152,10 @@ class _Search:
         return _Chosen(now.numbers, now.inputs) if now.numbers else None
 
     def _few(self, name: str, turn: int) -> list[int]:
-        """Other numbers of layers. If one is equal to another number, that keeps 3, which it may need."""
+        """Other numbers of layers, larger first if another number is equal: small ones are left to that one."""
         known = self.recipe.numbers
         is_alone = list(known.values()).count(known[name]) == 1
-        few = [count for count in (_FEW if is_alone else _UNLIKELY) if count != known[name]]
+        few = [count for count in (_FEW if is_alone else _LARGER_FIRST) if count != known[name]]
         return few[turn:] + few[:turn]
 
     def _step(self, now: _State, names: tuple[str, ...], choice: Iterable[int | float]) -> _State:
