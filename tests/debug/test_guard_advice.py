@@ -410,6 +410,9 @@ def test_every_row_can_be_filled_in() -> None:
         row.text.format(**dict.fromkeys(named, "x"))
 
 
+@pytest.mark.skipif(
+    torch.__version__ < "2.12", reason="this torch compiles nothing anew for a frozen parameter"
+)
 def test_a_parameter_that_is_frozen_after_the_first_call_is_named() -> None:
     layer = torch.nn.Linear(3, 3)
     compiled = torch.compile(layer, backend="eager")

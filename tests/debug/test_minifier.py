@@ -124,6 +124,24 @@ def test_an_exception_stays_of_its_type_and_message(inputs: list[torch.Tensor]) 
     assert found.failure.message == "ValueError: cannot fuse 3 operations"
 
 
+def test_a_failure_of_copies_of_the_process_alone_is_not_taken_for_that_which_is_looked_for(
+    inputs: list[torch.Tensor],
+) -> None:
+    """As a device that a process has in use, and its copies cannot reach."""
+    here = os.getpid()
+
+    def backend(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        if os.getpid() != here:
+            raise RuntimeError("the device cannot be reached")
+        if has(module.graph, "aten.sin.default"):
+            raise NotImplementedError("no kernel")
+        return module.forward
+
+    found = minifier(chain, inputs, backend, error=NotImplementedError("no kernel"))
+    assert operations(found.minify()) == ["aten.sin.default"]
+    assert found.failure.message == "NotImplementedError: no kernel" and not found.notes
+
+
 def test_a_wrong_value_does_not_turn_into_a_crash(inputs: list[torch.Tensor]) -> None:
     def backend(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         if not has(module.graph, "aten.sin.default"):

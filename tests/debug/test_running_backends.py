@@ -127,6 +127,7 @@ def test_a_backend_may_be_in_a_file(tmp_path: Path, backend: str, name: str) -> 
     assert (report.status == "fail") == (name == "tiny"), "the adapter's own limits hold"
 
 
+@pytest.mark.skipif(torch.__version__ < "2.12", reason="this torch cannot compile in two threads at once")
 def test_another_thread_that_compiles_does_not_disturb_a_run(tmp_path: Path) -> None:
     done, errors = threading.Event(), []
 

@@ -38,12 +38,20 @@ class Ended(Generic[T]):
 def can_fork(inputs: Sequence[Any] = ()) -> bool:
     """Whether a copy of this process can run a graph with these inputs.
 
-    It cannot once CUDA is in use. Nor can it go backward once this process has: autograd's threads do not come along.
+    It cannot once CUDA was in use, or only asked for its devices. Nor can it go backward once this process has:
+    autograd's threads do not come along.
     """
     if not hasattr(os, "fork") or torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return False
-    has_gradients = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
-    return not has_gradients or in_child(_goes_backward, limit=_LONGEST_PROBE).value is True
+    needed = [_reaches_cuda] if torch.cuda.is_available() else []
+    if any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs):
+        needed.append(_goes_backward)
+    return all(in_child(probe, limit=_LONGEST_PROBE).value is True for probe in needed)
+
+
+def _reaches_cuda() -> bool:
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    return True
 
 
 def _goes_backward() -> bool:
