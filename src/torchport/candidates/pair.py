@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -204,13 +204,14 @@ def _closed_around(model: nn.Module, module: nn.Module) -> str:
 
 def _moved(given: tuple[Any, ...], reference: nn.Module | None, model: nn.Module) -> tuple[Any, ...]:
     """The inputs on the model's device and, where it has another dtype than the reference, in that dtype."""
-    tensors = [*model.parameters(), *model.buffers()]
+    parameters = list(model.parameters())
+    tensors = [*parameters, *model.buffers()]
     if any(is_lazy(tensor) or tensor.is_meta for tensor in tensors):
         message = f"{type(model).__name__} has lazy layers or is on the meta device, so it has no values"
         raise CaptureError("TP0201", message, fix="give it its weights first")
     devices = {tensor.device for tensor in tensors}
     device = next(iter(devices)) if len(devices) == 1 else None
-    old, new = (None, None) if reference is None else (only_dtype(reference), only_dtype(model))
+    old, new = (None, None) if reference is None else (only_dtype(reference), _only_dtype(parameters))
 
     def move(tensor: Tensor) -> Tensor:
         dtype = new if new is not None and tensor.dtype == old else tensor.dtype
@@ -221,7 +222,11 @@ def _moved(given: tuple[Any, ...], reference: nn.Module | None, model: nn.Module
 
 
 def only_dtype(model: nn.Module) -> torch.dtype | None:
-    floats = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    return _only_dtype(model.parameters())
+
+
+def _only_dtype(parameters: Iterable[Tensor]) -> torch.dtype | None:
+    floats = {parameter.dtype for parameter in parameters if parameter.is_floating_point()}
     return next(iter(floats)) if len(floats) == 1 else None
 
 

@@ -63,8 +63,9 @@ class WideWeights:
     def __init__(self, model: nn.Module, watched: Mapping[nn.Module, str]):
         self.watched = watched
         # Under the mode that widens, a narrow value could not be had any more.
-        self.narrow = {tensor: tensor.data for tensor in (*model.parameters(), *model.buffers())}
-        self.counting = {tensor for tensor in model.parameters() if not tensor.is_inference()}
+        parameters = list(model.parameters())
+        self.narrow = {tensor: tensor.data for tensor in (*parameters, *model.buffers())}
+        self.counting = {tensor for tensor in parameters if not tensor.is_inference()}
         """The weights whose versions tell what is written to them. The statistics of a batch norm do not count."""
         self.widened: dict[str, dict[Tensor, int | None]] = {}
         """By call, the weights that it has widened and that are still wide, with their versions."""

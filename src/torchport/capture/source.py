@@ -66,11 +66,19 @@ def is_of_python(file: str) -> bool:
 
 def definition(function: Any) -> str | None:
     """The line at which a function or class begins, or None if its source is not to be had."""
+    return _definition_of_class(function) if isinstance(function, type) else _definition(function)
+
+
+def _definition(function: Any) -> str | None:
     try:
         lines = inspect.getsourcelines(inspect.unwrap(function))
         return f"{inspect.getsourcefile(inspect.unwrap(function))}:{lines[1]}"
     except (OSError, TypeError):
         return None
+
+
+_definition_of_class = lru_cache(maxsize=256)(_definition)
+"""To find a class, inspect reads its whole file."""
 
 
 def statement_at(file: str, line: int) -> Statement | None:
