@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// One input of a model: the name of its tensor and, if they are known, its dtype and its shape, such as
-/// `[batch, 3, length<=512, cfg.width]`. A name stands for a size that is free, and the same wherever it occurs,
+/// `[batch, 3, 2<=length<=512, cfg.width]`. A name stands for a size that is free, and the same wherever it occurs,
 /// `cfg.width` for that of the model's config, and `_` for any size.
 #[derive(Debug, Clone)]
 pub struct Input {
@@ -25,6 +25,7 @@ enum Axis {
     },
     Free {
         name: String,
+        least: Option<usize>,
         most: Option<usize>,
     },
     Any,
@@ -76,10 +77,15 @@ impl Axis {
             let name = name.to_string();
             return Self::Config { name, size: None };
         }
-        let (name, most) = text.split_once("<=").unwrap_or((text, ""));
+        let mut parts = text.split("<=").peekable();
+        let least = parts.peek().and_then(|part| part.parse().ok());
+        if least.is_some() {
+            parts.next();
+        }
         Self::Free {
-            name: name.to_string(),
-            most: most.parse().ok(),
+            name: parts.next().unwrap_or_default().to_string(),
+            least,
+            most: parts.next().and_then(|part| part.parse().ok()),
         }
     }
 }
@@ -89,11 +95,13 @@ impl fmt::Display for Axis {
         match self {
             Self::Fixed(size) => write!(f, "{size}"),
             Self::Config { name, .. } => write!(f, "cfg.{name}"),
-            Self::Free { name, most: None } => write!(f, "{name}"),
-            Self::Free {
-                name,
-                most: Some(most),
-            } => write!(f, "{name}<={most}"),
+            Self::Free { name, least, most } => {
+                if let Some(least) = least {
+                    write!(f, "{least}<=")?;
+                }
+                write!(f, "{name}")?;
+                most.map_or(Ok(()), |most| write!(f, "<={most}"))
+            }
             Self::Any => write!(f, "_"),
         }
     }
@@ -198,7 +206,10 @@ impl Input {
                 } if size != *fixed => {
                     return Some(format!("{}: axis {number} has to be {fixed}", given()))
                 }
-                Axis::Free { name, most } => {
+                Axis::Free { name, least, most } => {
+                    if let Some(least) = least.filter(|least| size < *least) {
+                        return Some(format!("{}: {name} has to be {least} at least", given()));
+                    }
                     if let Some(most) = most.filter(|most| size > *most) {
                         return Some(format!("{}: {name} can be {most} at most", given()));
                     }
@@ -229,7 +240,7 @@ mod tests {
     fn table() -> Vec<Input> {
         let config = serde_json::json!({"width": 4});
         vec![
-            ("ids", DType::I64, "[batch, length<=8]").into(),
+            ("ids", DType::I64, "[batch, 2<=length<=8]").into(),
             ("mask", DType::U8, "[batch, length]").into(),
             ("scale", DType::F32, "[]").into(),
             Input::from(("image", DType::F32, "[_, 3, cfg.width]")).with_config(&config),
@@ -268,14 +279,19 @@ mod tests {
             (
                 "ids",
                 zeros(DType::F32, &[2, 5]),
-                "ids: it is f32 [2, 5], not i64 [batch, length<=8]",
+                "ids: it is f32 [2, 5], not i64 [batch, 2<=length<=8]",
             ),
             (
                 "ids",
                 zeros(DType::I64, &[5]),
-                "ids: it is i64 [5], not i64 [batch, length<=8]",
+                "ids: it is i64 [5], not i64 [batch, 2<=length<=8]",
             ),
             ("ids", zeros(DType::I64, &[2, 9]), "length can be 8 at most"),
+            (
+                "ids",
+                zeros(DType::I64, &[2, 1]),
+                "length has to be 2 at least",
+            ),
             (
                 "mask",
                 zeros(DType::U8, &[2, 4]),
@@ -307,7 +323,7 @@ mod tests {
             let error = read(&tensors).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
             assert!(
-                error.contains("\nthe model takes:\n  ids: i64 [batch, length<=8]"),
+                error.contains("\nthe model takes:\n  ids: i64 [batch, 2<=length<=8]"),
                 "{error}"
             );
         }

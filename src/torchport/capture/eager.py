@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from torchport.capture.graph import Graph, Input, Sym
+from torchport.capture.graph import Dim, Graph, Input
 from torchport.capture.source import user_line
 from torchport.capture.state import copied, state_kept
 from torchport.capture.torch_internals import pytree
@@ -84,16 +84,20 @@ def where_the_model_is(model: torch.nn.Module, inputs: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), inputs)
 
 
+Limits = Mapping[str, tuple[int, int | None]]
+"""The least and the greatest length of free sizes."""
+
+
 def must_fit(graph: Graph, inputs: list[torch.Tensor]) -> None:
     """CaptureError if inputs differ from the recorded ones in more than the lengths of free axes."""
     wanted = graph.root.inputs
     if len(inputs) != len(wanted):
         raise CaptureError("TP0208", f"the port takes {len(wanted)} tensors, and is given {len(inputs)}")
     free: dict[str, int] = {}
-    limits = {symbol.name: symbol.high for symbol in graph.symbols}
+    limits = {symbol.name: (symbol.low, symbol.high) for symbol in graph.symbols}
     for item, tensor in zip(wanted, inputs, strict=True):
         if not _fits(item, tensor, free, limits):
-            shape = ", ".join(str(dim.expr if isinstance(dim, Sym) else dim) for dim in item.meta.shape)
+            shape = ", ".join(_written(dim, limits) for dim in item.meta.shape)
             raise CaptureError(
                 "TP0208",
                 f"the port takes {item.name!r} as {item.meta.dtype} [{shape}], and is given "
@@ -102,7 +106,15 @@ def must_fit(graph: Graph, inputs: list[torch.Tensor]) -> None:
             )
 
 
-def _fits(item: Input, tensor: torch.Tensor, free: dict[str, int], limits: Mapping[str, int | None]) -> bool:
+def _written(dim: Dim, limits: Limits) -> str:
+    """A size as a reader would write it, with the lengths that it may have."""
+    if isinstance(dim, int):
+        return str(dim)
+    low, high = limits.get(str(dim.expr), (1, None))
+    return f"{f'{low}<=' if low > 1 else ''}{dim.expr}{'' if high is None else f'<={high}'}"
+
+
+def _fits(item: Input, tensor: torch.Tensor, free: dict[str, int], limits: Limits) -> bool:
     if str(tensor.dtype) != f"torch.{item.meta.dtype}" or tensor.ndim != item.meta.rank:
         return False
     for dim, size in zip(item.meta.shape, tensor.shape, strict=True):
@@ -110,7 +122,9 @@ def _fits(item: Input, tensor: torch.Tensor, free: dict[str, int], limits: Mappi
             if dim != size:
                 return False
         elif isinstance(dim.expr, str):
-            limit = limits.get(dim.expr)
-            if free.setdefault(dim.expr, size) != size or (limit is not None and size > limit):
+            low, high = limits.get(dim.expr, (1, None))
+            # A model of no elements is no other model, if one of one element is not.
+            is_within = (size >= low or low == 1) and (high is None or size <= high)
+            if free.setdefault(dim.expr, size) != size or not is_within:
                 return False
     return True

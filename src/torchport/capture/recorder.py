@@ -28,6 +28,7 @@ from torchport.capture.eager import (
 from torchport.capture.exported import Exported
 from torchport.capture.file_names import Kind, captured_file
 from torchport.capture.graph import Graph
+from torchport.capture.least import must_not_squeeze, with_least
 from torchport.capture.manifest import write_manifest
 from torchport.capture.module_names import must_have_graphs_apart
 from torchport.capture.plan import Plan, make_plan
@@ -205,6 +206,8 @@ def record(
         graph = symbols.with_examples(graph, tensors((given, named)))
         exported = replace(exported, graph=graph)
         plan, weights = make_plan(graph), as_weights(exported.weights)
+        if error is None:
+            exported = replace(exported, graph=with_least(model, exported, plan, given, named))
         if on_meta(model, (given, named)):
             return Capture(
                 exported.graph, plan, weights, export_error=error, writes=exported.writes, sizes=why_fixed
@@ -254,7 +257,9 @@ def _export(
 
     def with_free(axes: symbols.Wish | None) -> Exported:
         with state_kept(model, runs=False):
-            return attempt(model, args, kwargs, name=name, wish=axes, decompose=decompose)
+            exported = attempt(model, args, kwargs, name=name, wish=axes, decompose=decompose)
+        must_not_squeeze(exported.graph, (args, kwargs))
+        return exported
 
     try:
         return with_free(wish)

@@ -228,7 +228,7 @@ def _symbol_name(tensor: torch.Tensor, axis: int, input_name: str, taken: set[st
     elif axis == 1 and tensor.ndim == 2 and not tensor.is_floating_point():
         label = "seq_len"
     else:
-        label = f"{re.sub(r'[^0-9a-z]+', '_', input_name.lower())}_dim{axis}"
+        label = f"{re.sub(r'[^0-9a-z]+', '_', input_name.lower()).strip('_') or 'input'}_dim{axis}"
     number = 2
     unique = label
     while unique in taken:

@@ -71,7 +71,7 @@ def with_values(
         )
 
     plain = machine(keep, False)
-    _must_agree(graph, plain.run(inputs), eager)
+    must_agree(graph, plain.run(inputs), eager)
     if truth:
         machine(put_back, True).run(inputs)
         _as_their_nodes(graph, plan, distances)
@@ -100,7 +100,7 @@ def _unknown_keys(graph: Graph, plan: Plan) -> set[str]:
     return keys | {key for call in plan.calls.values() if call.parent in guessed for key in call.inputs}
 
 
-def _must_agree(graph: Graph, captured: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
+def must_agree(graph: Graph, captured: list[torch.Tensor], eager: list[torch.Tensor]) -> None:
     """CaptureError unless the captured graph computes what the model computed."""
     if len(captured) != len(eager):
         raise CaptureError(

@@ -17,6 +17,18 @@ pub fn diff(x: &Tensor, dim: usize) -> Result<Tensor> {
     }
 }
 
+/// The tensor itself, if its axis `dim` is longer than 1: torch's `squeeze` would take an axis of length 1 out, and all
+/// that follows would be of another rank.
+pub fn keep_axis(x: &Tensor, dim: usize) -> Result<Tensor> {
+    if x.dim(dim)? == 1 {
+        bail!(
+            "squeeze: axis {dim} of {:?} has length 1 and would be taken out; the model was captured with a longer one",
+            x.dims()
+        )
+    }
+    Ok(x.clone())
+}
+
 /// Each element along `dim` `n` times in a row.
 pub fn repeat_interleave(x: &Tensor, n: usize, dim: usize) -> Result<Tensor> {
     let mut shape = x.dims().to_vec();
@@ -112,4 +124,19 @@ pub fn roll(x: &Tensor, shifts: &[i64], dims: &[usize]) -> Result<Tensor> {
 pub fn one_hot(x: &Tensor, n: usize) -> Result<Tensor> {
     let zeros = full(&[x.dims(), &[n]].concat(), 0.0, DType::I64, x.device())?;
     scatter_value(&zeros, x.rank(), &x.unsqueeze(x.rank())?, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle::Device;
+
+    #[test]
+    fn an_axis_that_squeeze_would_take_out_is_an_error() -> Result<()> {
+        let x = Tensor::zeros((2, 1), DType::F32, &Device::Cpu)?;
+        assert_eq!(keep_axis(&x, 0)?.dims(), [2, 1]);
+        let error = keep_axis(&x, 1).unwrap_err().to_string();
+        assert!(error.contains("axis 1 of [2, 1] has length 1"), "{error}");
+        Ok(())
+    }
 }

@@ -97,8 +97,12 @@ def _axis(sizes: Sequence[g.Dim], graph: g.Graph, config: Config, place: str | N
         return config.axis(tuple(column), place)
     if not isinstance(first, g.Sym) or not isinstance(first.expr, str):
         return "_"  # It is computed from other sizes, and the model says so itself if it is wrong.
-    most = next((symbol.high for symbol in graph.symbols if symbol.name == first.expr), None)
-    return first.expr if most is None or len(sizes) > 1 else f"{first.expr}<={most}"
+    symbol = next((symbol for symbol in graph.symbols if symbol.name == first.expr), None)
+    if symbol is None:
+        return first.expr
+    least = f"{symbol.low}<=" if symbol.low > 1 else ""
+    most = "" if symbol.high is None or len(sizes) > 1 else f"<={symbol.high}"
+    return f"{least}{first.expr}{most}"
 
 
 def _library(graph: g.Graph, checks: str, hints: Mapping[str, Hint] | None) -> tuple[Config, Library]:

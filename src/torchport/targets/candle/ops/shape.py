@@ -78,8 +78,12 @@ def unsqueeze(e: Emitter, a: Args) -> Code:
 
 
 def _squeeze(e: Emitter, a: Args, dims: list[int]) -> Code:
+    """A free axis is longer than 1 in what was captured; a shorter one would give a tensor of another rank."""
     shape = e.meta(a["self"]).shape
     value = e.receiver(a["self"])
+    for dim in dims:
+        if isinstance(shape[dim], g.Sym):
+            value = call("ops::keep_axis", value.borrowed, dim)
     for dim in sorted((d for d in dims if shape[d] == 1), reverse=True):
         value = value.method("squeeze", dim)
     return value if value.endswith("?") else value.cloned
