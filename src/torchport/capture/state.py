@@ -73,7 +73,13 @@ def state_kept(model: torch.nn.Module, *, runs: bool = True) -> Iterator[None]:
     held = HeldValues()
     for module, _ in snapshots:
         held.look_into(module)
-    written = [*model.buffers(), *(model.parameters() if is_training(model) else ()), *held.tensors]
+    buffers = {
+        id(buffer): buffer
+        for module, _ in snapshots
+        for buffer in module._buffers.values()
+        if buffer is not None
+    }
+    written = [*buffers.values(), *(model.parameters() if is_training(model) else ()), *held.tensors]
     small, large = by_size([tensor for tensor in written if not tensor.is_meta and not is_lazy(tensor)])
     with without_modes():
         copies = [(tensor, tensor.detach().clone()) for tensor in small]
