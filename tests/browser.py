@@ -55,7 +55,7 @@ def open_page(chromium: Browser, tmp_path: Path) -> Iterator[Opener]:
         size = {"width": 1280, "height": 900}
         context = chromium.new_context(**{"viewport": size, **options})  # type: ignore[arg-type]
         contexts.append(context)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         tab = Tab(context.new_page(), file.as_uri())
 
         def refuse(route: Route) -> None:

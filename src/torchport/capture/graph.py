@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 Expr = int | str | tuple[Any, ...]
@@ -226,7 +227,7 @@ class Graph:
     def root(self) -> Module:
         return self.modules[""]
 
-    @property
+    @cached_property
     def measured(self) -> frozenset[str]:
         """The sizes that depend on data: operations give tensors that have them, and they are read from these."""
         given = (node.outputs for module in self.modules.values() for node in module.nodes if node.op != CALL)
