@@ -1,0 +1,270 @@
+"""A safetensors file that is written in a stream, goes on after a kill where it was, and is read back before it counts.
+
+Beside the file that is to be, there is a partial one and a journal of which tensors are complete in it, each with its
+checksum. The partial file gets the name only when every tensor in it has been read again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from torchport.errors import DiskError, WeightsError
+from torchport.events import Say
+from torchport.trace import safetensors_layout as layout
+from torchport.weights.stored import Stored
+from torchport.weights.views import pieces
+
+_SPARE = 2**20
+_SAID_EVERY = 1.0
+_READ_BACK = 2**24
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written: how many bytes of values, how many of them by an earlier run, and how long it took."""
+
+    tensors: int
+    bytes: int
+    resumed_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Place:
+    name: str
+    stored: Stored
+    start: int
+    nbytes: int
+
+
+def write_stream(
+    out: Path,
+    tensors: Mapping[str, tuple[layout.StoredForm, Stored]],
+    metadata: Mapping[str, str],
+    *,
+    of: str,
+    say: Say,
+) -> Written:
+    """Writes tensors, each with the form that the file says it has. `of` tells this content from any other."""
+    entries = {name: form for name, (form, _) in tensors.items()}
+    names = layout.in_order(entries)
+    header = layout.header(entries, names, metadata)
+    places = list(_places(tensors, names, len(header)))
+    began = time.monotonic()
+    with _partial(out) as partial:
+        size = places[-1].start + places[-1].nbytes if places else len(header)
+        _must_have_room(out, size - partial.size)
+        journal = Journal(partial.journal, hashlib.sha256(header + of.encode()).hexdigest())
+        done = {} if partial.is_new else _still_there(partial.file, header, places, journal.read())
+        journal.begin(done)
+        progress = _Progress(say, sum(place.nbytes for place in places), sum(_sizes(places, done)))
+        if not done:
+            partial.file.truncate(0)
+        partial.file.seek(0)
+        partial.file.write(header)
+        for place in places:
+            if place.name not in done:
+                partial.file.seek(place.start)
+                done[place.name] = _copy(partial.file, place, progress)
+                partial.file.flush()
+                journal.note(place.name, done[place.name])
+        partial.file.truncate(size)
+        say("reading back what was written")
+        _must_be_as_written(partial.file, partial.path, header, places, done)
+        partial.becomes(out)
+    total = sum(place.nbytes for place in places)
+    return Written(len(places), total, progress.resumed, time.monotonic() - began)
+
+
+def _places(
+    tensors: Mapping[str, tuple[layout.StoredForm, Stored]], names: list[str], start: int
+) -> Iterator[_Place]:
+    for name in names:
+        form, stored = tensors[name]
+        yield _Place(name, stored, start, form.nbytes)
+        start += form.nbytes
+
+
+def _sizes(places: list[_Place], done: Mapping[str, int]) -> list[int]:
+    return [place.nbytes for place in places if place.name in done]
+
+
+def _copy(file: BinaryIO, place: _Place, progress: _Progress) -> int:
+    """Writes a tensor and gives its checksum."""
+    checksum, length = 0, 0
+    for piece in pieces(place.stored):
+        data = np.ascontiguousarray(piece).view(np.uint8).data
+        checksum = zlib.crc32(data, checksum)
+        file.write(data)
+        length += len(data)
+        progress.add(len(data))
+    if length != place.nbytes:
+        raise ValueError(f"{place.name} has {length} bytes, and should have {place.nbytes}")
+    return checksum
+
+
+class Journal:
+    """The tensors that are complete in a partial file: a line for each, under one that says of what."""
+
+    def __init__(self, path: Path, of: str) -> None:
+        self._path, self._of = path, of
+
+    def read(self) -> dict[str, int]:
+        """The checksum of each complete tensor; none if the file is of something else. A torn last line is ignored."""
+        found: dict[str, int] = {}
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+            if not lines or json.loads(lines[0]) != {"of": self._of}:
+                return {}
+            for line in lines[1:]:
+                entry = json.loads(line)
+                found[entry["name"]] = entry["crc32"]
+        except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError):
+            return found
+        return found
+
+    def begin(self, done: Mapping[str, int]) -> None:
+        lines = [{"of": self._of}, *({"name": name, "crc32": value} for name, value in done.items())]
+        self._path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+
+    def note(self, name: str, checksum: int) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"name": name, "crc32": checksum}) + "\n")
+
+
+@dataclass
+class _Partial:
+    path: Path
+    journal: Path
+    file: BinaryIO
+    is_new: bool
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.file.fileno()).st_size
+
+    def becomes(self, out: Path) -> None:
+        os.replace(self.path, out)
+
+    def forget(self) -> None:
+        for path in (self.path, self.journal):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _partial(out: Path) -> Iterator[_Partial]:
+    """The partial file, which is ours alone. It goes if the block fails, and stays if the process is stopped."""
+    path = out.with_name(f".{out.name}.partial")
+    partial: _Partial | None = None
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if out.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        is_new = not path.exists()
+        with path.open("r+b" if not is_new else "w+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise DiskError(
+                    "TP0330", f"{out} is being written by another process", where=str(out)
+                ) from error
+            partial = _Partial(path, path.with_name(f"{path.name}.journal"), file, is_new)
+            yield partial
+        partial.forget()
+    except OSError as error:
+        if partial is not None:
+            partial.forget()
+        raise DiskError("TP0330", f"cannot write {out}: {error.strerror or error}", where=str(out)) from error
+    except Exception:
+        if partial is not None:
+            partial.forget()
+        raise
+
+
+def _must_have_room(out: Path, needed: int) -> None:
+    free = shutil.disk_usage(out.parent).free
+    if needed + _SPARE > free:
+        raise DiskError(
+            "TP0330",
+            f"{out} would need {needed / 1e9:.2f} GB more, and there are {free / 1e9:.2f} GB free",
+            where=str(out),
+        )
+
+
+def _still_there(
+    file: BinaryIO, header: bytes, places: list[_Place], noted: Mapping[str, int]
+) -> dict[str, int]:
+    """The tensors that the journal has and that are in the file as it says."""
+    file.seek(0)
+    if not noted or file.read(len(header)) != header:
+        return {}
+    return {
+        place.name: noted[place.name]
+        for place in places
+        if place.name in noted and _checksum(file, place) == noted[place.name]
+    }
+
+
+def _checksum(file: BinaryIO, place: _Place) -> int | None:
+    """The checksum of a tensor as it is in the file; None if the file ends before it does."""
+    file.seek(place.start)
+    checksum, left = 0, place.nbytes
+    room = bytearray(min(_READ_BACK, left))
+    while left:
+        view = memoryview(room)[: min(len(room), left)]
+        count = file.readinto(view)  # type: ignore[attr-defined]
+        if not count:
+            return None
+        checksum = zlib.crc32(view[:count], checksum)
+        left -= count
+    return checksum
+
+
+def _must_be_as_written(
+    file: BinaryIO, path: Path, header: bytes, places: list[_Place], done: Mapping[str, int]
+) -> None:
+    file.flush()
+    file.seek(0)
+    wrong = [] if file.read(len(header)) == header else ["the header"]
+    wrong += [place.name for place in places if _checksum(file, place) != done[place.name]]
+    try:
+        with safe_open(path, framework="np"):
+            pass
+    except SafetensorError as error:
+        wrong.append(f"the file ({error})")
+    if wrong:
+        raise WeightsError("TP0325", f"{wrong[0]} is not what was written there", where=str(path))
+
+
+class _Progress:
+    """Says how much is written, and how fast."""
+
+    def __init__(self, say: Say, total: int, resumed: int) -> None:
+        self.resumed = resumed
+        self._say, self._total, self._done = say, total, resumed
+        self._began = self._said = time.monotonic()
+
+    def add(self, count: int) -> None:
+        self._done += count
+        now = time.monotonic()
+        if now - self._said < _SAID_EVERY:
+            return
+        self._said = now
+        speed = (self._done - self.resumed) / (now - self._began)
+        self._say(f"{self._done / 1e9:.1f} of {self._total / 1e9:.1f} GB, {speed / 1e6:.0f} MB/s")
