@@ -255,6 +255,7 @@ def test_what_was_written_is_read_back(
         checksum = copy(file, place, progress)
         file.seek(place.start)
         file.write(b"\x01")
+        file.flush()
         return checksum
 
     monkeypatch.setattr(writing, "_copy", torn)

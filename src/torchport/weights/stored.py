@@ -64,6 +64,11 @@ class OpenFile:
         self.fill(room, offset)
         return room.tobytes()
 
+    def expect(self, offset: int, length: int) -> None:
+        """Has the system begin to read what will be asked for."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+
     def forget(self, offset: int, length: int) -> None:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_DONTNEED)
@@ -76,6 +81,10 @@ class InFile:
     form: Form
     file: OpenFile
     offset: int
+
+    def expect(self, start: int, stop: int) -> None:
+        size = self.form.itemsize
+        self.file.expect(self.offset + start * size, (stop - start) * size)
 
     @property
     def nbytes(self) -> int:

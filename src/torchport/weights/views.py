@@ -18,8 +18,10 @@ from torchport.parity.bits import bits_dtype
 from torchport.parity.metrics import Form
 from torchport.weights.stored import InFile, InMemory, Stored
 
-PIECE = 2**22
+PIECE = 2**20
 """Elements that are read at a time."""
+AHEAD = 8
+"""Pieces that the system begins to read before they are asked for."""
 
 
 @runtime_checkable
@@ -38,6 +40,8 @@ def pieces(stored: Stored) -> Iterator[np.ndarray]:
     size = stored.form.numel
     room = np.empty(min(size, PIECE) * stored.form.itemsize, np.uint8)
     for start in range(0, size, PIECE):
+        if isinstance(stored, InFile) and start % (AHEAD * PIECE) == 0:
+            stored.expect(min(start + PIECE, size), min(start + 2 * AHEAD * PIECE, size))
         yield stored.bits(start, min(start + PIECE, size), room)
 
 

@@ -15,6 +15,7 @@ import shutil
 import time
 import zlib
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ from torchport.weights.views import pieces
 
 _SPARE = 2**20
 _SAID_EVERY = 1.0
-_READ_BACK = 2**24
+_READ_BACK = 2**22
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,18 @@ def write_stream(
             partial.file.truncate(0)
         partial.file.seek(0)
         partial.file.write(header)
-        for place in places:
-            if place.name not in done:
-                partial.file.seek(place.start)
-                done[place.name] = _copy(partial.file, place, progress)
-                partial.file.flush()
-                journal.note(place.name, done[place.name])
-        partial.file.truncate(size)
-        say("reading back what was written")
-        _must_be_as_written(partial.file, partial.path, header, places, done)
+        with ThreadPoolExecutor(1, thread_name_prefix="read-back") as readers:
+            read_back = {}
+            for place in places:
+                if place.name not in done:
+                    partial.file.seek(place.start)
+                    done[place.name] = _copy(partial.file, place, progress)
+                    partial.file.flush()
+                    journal.note(place.name, done[place.name])
+                    read_back[place.name] = readers.submit(_checksum, partial.file, place)
+            partial.file.truncate(size)
+            wrong = [name for name, found in read_back.items() if found.result() != done[name]]
+        _must_be_as_written(partial, header, wrong)
         partial.becomes(out)
     total = sum(place.nbytes for place in places)
     return Written(len(places), total, progress.resumed, time.monotonic() - began)
@@ -223,33 +227,28 @@ def _still_there(
 
 def _checksum(file: BinaryIO, place: _Place) -> int | None:
     """The checksum of a tensor as it is in the file; None if the file ends before it does."""
-    file.seek(place.start)
-    checksum, left = 0, place.nbytes
-    room = bytearray(min(_READ_BACK, left))
-    while left:
-        view = memoryview(room)[: min(len(room), left)]
-        count = file.readinto(view)  # type: ignore[attr-defined]
+    checksum, at, end = 0, place.start, place.start + place.nbytes
+    room = memoryview(bytearray(min(_READ_BACK, place.nbytes)))
+    while at < end:
+        count = os.preadv(file.fileno(), [room[: end - at]], at)
         if not count:
             return None
-        checksum = zlib.crc32(view[:count], checksum)
-        left -= count
+        checksum = zlib.crc32(room[:count], checksum)
+        at += count
     return checksum
 
 
-def _must_be_as_written(
-    file: BinaryIO, path: Path, header: bytes, places: list[_Place], done: Mapping[str, int]
-) -> None:
-    file.flush()
-    file.seek(0)
-    wrong = [] if file.read(len(header)) == header else ["the header"]
-    wrong += [place.name for place in places if _checksum(file, place) != done[place.name]]
+def _must_be_as_written(partial: _Partial, header: bytes, wrong: list[str]) -> None:
+    """Raises a WeightsError if a tensor, the header or the file as a whole is not as it should be."""
+    if os.pread(partial.file.fileno(), len(header), 0) != header:
+        wrong = ["the header", *wrong]
     try:
-        with safe_open(path, framework="np"):
+        with safe_open(partial.path, framework="np"):
             pass
     except SafetensorError as error:
-        wrong.append(f"the file ({error})")
+        wrong = [*wrong, f"the file ({error})"]
     if wrong:
-        raise WeightsError("TP0325", f"{wrong[0]} is not what was written there", where=str(path))
+        raise WeightsError("TP0325", f"{wrong[0]} is not what was written there", where=str(partial.path))
 
 
 class _Progress:
