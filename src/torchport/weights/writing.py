@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -77,14 +77,13 @@ def write_stream(
         if not done:
             partial.file.truncate(0)
         partial.file.seek(0)
-        partial.file.write(header)
+        _write(partial.file, header)
         with ThreadPoolExecutor(1, thread_name_prefix="read-back") as readers:
             read_back = {}
             for place in places:
                 if place.name not in done:
                     partial.file.seek(place.start)
                     done[place.name] = _copy(partial.file, place, progress)
-                    partial.file.flush()
                     journal.note(place.name, done[place.name])
                     read_back[place.name] = readers.submit(_checksum, partial.file, place)
             partial.file.truncate(size)
@@ -108,18 +107,24 @@ def _sizes(places: list[_Place], done: Mapping[str, int]) -> list[int]:
     return [place.nbytes for place in places if place.name in done]
 
 
-def _copy(file: BinaryIO, place: _Place, progress: _Progress) -> int:
+def _copy(file: FileIO, place: _Place, progress: _Progress) -> int:
     """Writes a tensor and gives its checksum."""
     checksum, length = 0, 0
     for piece in pieces(place.stored):
         data = np.ascontiguousarray(piece).view(np.uint8).data
         checksum = zlib.crc32(data, checksum)
-        file.write(data)
+        _write(file, data)
         length += len(data)
         progress.add(len(data))
     if length != place.nbytes:
         raise ValueError(f"{place.name} has {length} bytes, and should have {place.nbytes}")
     return checksum
+
+
+def _write(file: FileIO, data: memoryview | bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
 
 
 class Journal:
@@ -155,7 +160,7 @@ class Journal:
 class _Partial:
     path: Path
     journal: Path
-    file: BinaryIO
+    file: FileIO
     is_new: bool
 
     @property
@@ -181,7 +186,7 @@ def _partial(out: Path) -> Iterator[_Partial]:
         if out.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         is_new = not path.exists()
-        with path.open("r+b" if not is_new else "w+b") as file:
+        with path.open("r+b" if not is_new else "w+b", buffering=0) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -212,7 +217,7 @@ def _must_have_room(out: Path, needed: int) -> None:
 
 
 def _still_there(
-    file: BinaryIO, header: bytes, places: list[_Place], noted: Mapping[str, int]
+    file: FileIO, header: bytes, places: list[_Place], noted: Mapping[str, int]
 ) -> dict[str, int]:
     """The tensors that the journal has and that are in the file as it says."""
     file.seek(0)
@@ -225,7 +230,7 @@ def _still_there(
     }
 
 
-def _checksum(file: BinaryIO, place: _Place) -> int | None:
+def _checksum(file: FileIO, place: _Place) -> int | None:
     """The checksum of a tensor as it is in the file; None if the file ends before it does."""
     checksum, at, end = 0, place.start, place.start + place.nbytes
     room = memoryview(bytearray(min(_READ_BACK, place.nbytes)))

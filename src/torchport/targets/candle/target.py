@@ -45,6 +45,7 @@ class CandleTarget:
             _write(graph, weights, twin_of(folder), options.model_copy(update={"checks": "layers"}))
         artifact = CandleArtifact(folder, graph.name)
         artifact.keep(generated)
+        artifact.keep_reads(graph)
         return artifact
 
     def open(self, folder: Path, name: str) -> CandleArtifact:
