@@ -6,6 +6,7 @@ pub mod inputs;
 pub mod nn;
 pub mod ops;
 pub mod run;
+mod streamed;
 
 pub use check::{Checker, Mode, Probe};
 

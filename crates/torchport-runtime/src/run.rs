@@ -2,17 +2,20 @@
 
 use crate::check::{panic_message, said, write_tensors, Checker, Mode, Stopped};
 use crate::inputs::{described, read_inputs, Input};
-use candle::{bail, Device, Result, Tensor};
+use crate::streamed;
+use candle::{bail, DType, Device, Result, Tensor};
+use candle_nn::VarBuilder;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe, Location};
 use std::path::PathBuf;
 
 const USAGE: &str = "\
 usage: MODEL [--weights FILE] [--config FILE] INPUTS OUTPUTS
-       MODEL [--weights FILE] [--config FILE] --check TRACE --record FILE [--mode chained|lockstep]
+       MODEL [--weights FILE] [--config FILE] --check TRACE --record FILE [--mode chained|lockstep] [--stream READS]
 
 INPUTS and OUTPUTS are safetensors files; the inputs have the names of the model's arguments.
 With --check, the model runs on the inputs of a golden trace, and FILE gets the tensors that it computes; if it
-stops before its end, FILE.stopped.json says why.";
+stops before its end, FILE.stopped.json says why. With --stream, weights are in memory only while they are read:
+READS is a JSON file that says which each module reads.";
 
 /// The command line, taken apart.
 #[derive(Debug, Clone)]
@@ -21,6 +24,7 @@ pub struct Options {
     pub config: PathBuf,
     files: Vec<PathBuf>,
     check: Option<Check>,
+    stream: Option<PathBuf>,
 }
 
 /// A run along a golden trace.
@@ -49,6 +53,7 @@ impl Options {
             config: "config.json".into(),
             files: Vec::new(),
             check: None,
+            stream: None,
         };
         let (mut trace, mut record, mut mode) = (None, None, Mode::default());
         while let Some(arg) = args.next() {
@@ -61,6 +66,7 @@ impl Options {
                 "--config" => options.config = value()?,
                 "--check" => trace = Some(value()?),
                 "--record" => record = Some(value()?),
+                "--stream" => options.stream = Some(value()?),
                 "--mode" => {
                     mode = match value()?.to_str() {
                         Some("chained") => Mode::Chained,
@@ -75,6 +81,9 @@ impl Options {
                 flag if flag.starts_with("--") => bail!("unknown option {flag}\n{USAGE}"),
                 file => options.files.push(file.into()),
             }
+        }
+        if options.stream.is_some() && trace.is_none() {
+            bail!("--stream goes with --check\n{USAGE}")
         }
         match (trace, record) {
             (Some(trace), Some(record)) => {
@@ -97,6 +106,15 @@ impl Options {
             .map_err(|error| candle::Error::wrap(error).with_path(&self.config))?;
         serde_json::from_str(&text)
             .map_err(|error| candle::Error::wrap(error).with_path(&self.config))
+    }
+
+    /// The weights, mapped from their file.
+    pub fn var_builder(&self, dtype: DType, device: &Device) -> Result<VarBuilder<'static>> {
+        match &self.stream {
+            Some(reads) => streamed::var_builder(&self.weights, reads, dtype, device),
+            // SAFETY: the file is only mapped, and nothing else writes to it meanwhile.
+            None => unsafe { VarBuilder::from_mmaped_safetensors(&[&self.weights], dtype, device) },
+        }
     }
 
     /// Runs `forward` on the tensors of `inputs`, as the command line asks; `cfg.NAME` in a shape is of the config. Ends the process with status 2 if the

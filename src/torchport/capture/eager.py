@@ -78,8 +78,7 @@ def on_meta(model: torch.nn.Module, inputs: Any) -> bool:
 
 def where_the_model_is(model: torch.nn.Module, inputs: Any) -> Any:
     """The inputs on the meta device if the model is there: then only their shapes matter."""
-    tensors = [*model.parameters(), *model.buffers()]
-    if not tensors or not all(t.is_meta for t in tensors):
+    if not any(tensor.is_meta for tensor in [*model.parameters(), *model.buffers()]):
         return inputs
     return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), inputs)
 

@@ -33,6 +33,7 @@ from torchport.capture.manifest import write_manifest
 from torchport.capture.module_names import must_have_graphs_apart
 from torchport.capture.plan import Plan, make_plan
 from torchport.capture.state import as_it_was, copied, state_kept
+from torchport.capture.streamed import all_on_meta, filled
 from torchport.capture.values import with_values
 from torchport.capture.variants import with_variants
 from torchport.capture.weights import SelectedWeights, Weights, as_weights
@@ -90,8 +91,8 @@ class Capture:
             write_tensors(paths["truth"], self.truth, metadata)
             written["truth"] = paths["truth"]
         untied = [name for name in self.weights if self.graph.weights[name].tied_to is None]
-        own = SelectedWeights(self.weights, untied)
-        if own and not any(tensor.is_meta for tensor in own.values()):
+        own = SelectedWeights(self.weights, [name for name in untied if not self.weights[name].is_meta])
+        if own:
             write_tensors(paths["weights"], own, {"schema": "1"})
             written["weights"] = paths["weights"]
         error = self.export_error
@@ -183,7 +184,7 @@ def record(
     named: dict[str, Any] = dict(kwargs or {})
     given, named = where_the_model_is(model, (given, named))
     wish = symbols.parse_dynamic(dynamic)
-    with as_it_was(model), torch.no_grad():
+    with as_it_was(model), all_on_meta(model) as with_values_of, torch.no_grad():
         eager = [] if on_meta(model, (given, named)) else run_eager(model, given, named)
         observed: dict[str, list[torch.Tensor]] = {}
         error = None
@@ -205,7 +206,7 @@ def record(
             graph, why_fixed = with_others.graph, with_others.reason
         graph = symbols.with_examples(graph, tensors((given, named)))
         exported = replace(exported, graph=graph)
-        plan, weights = make_plan(graph), as_weights(exported.weights)
+        plan, weights = make_plan(graph), with_values_of(exported.weights)
         if error is None:
             exported = replace(exported, graph=with_least(model, exported, plan, given, named))
         if on_meta(model, (given, named)):
@@ -243,6 +244,22 @@ def record_graph(
         plan = make_plan(graph)
         values = with_values(Exported(graph, weights), plan, inputs, eager)
     return Capture(graph, plan, weights, values.golden, values.truth, idle=values.idle)
+
+
+def record_streamed(
+    model: torch.nn.Module, graph: Graph, weights: Weights, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Capture:
+    """Golden values for a graph of a model on the meta device, with its weights out of a store.
+
+    Of the model, and of the graph, only what runs is in memory. The capture has no weights: they stay where they are.
+    """
+    with as_it_was(model), filled(model, weights), torch.no_grad():
+        eager = run_eager(model, args, kwargs)
+    inputs = tensors(copied((args, dict(kwargs))))
+    must_fit(graph, inputs)
+    plan = make_plan(graph)
+    values = with_values(Exported(graph, weights), plan, inputs, eager)
+    return Capture(graph, plan, as_weights({}), values.golden, values.truth, idle=values.idle)
 
 
 def _export(

@@ -21,6 +21,7 @@ from torchport.cli.record import record
 from torchport.cli.report import report
 from torchport.cli.todos import todos
 from torchport.cli.tui import tui
+from torchport.cli.weights import app as weights
 
 # Plain help starts in half the time of the boxed one, and wraps as it is written.
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -75,3 +76,4 @@ for command in _COMMANDS:
     app.command()(command)
 app.add_typer(marble, name="marble")
 app.add_typer(debug, name="debug")
+app.add_typer(weights, name="weights")

@@ -169,6 +169,27 @@ PORTS: dict[str, Explanation] = {
         "It is not there, is cut off or empty, needs code to be loaded, or is something else.",
         "Check the path and the size of the file; give safetensors, a PyTorch state_dict, a capture or a run.",
     ),
+    "TP0323": Explanation(
+        "the rules for a checkpoint are wrong",
+        "A rule is not written as it should be, matches no name, or gives two tensors one name. Rules are checked "
+        "before anything is read.",
+        "See docs/weights.md for what a rules file holds; --dry-run shows what the rules give.",
+    ),
+    "TP0324": Explanation(
+        "a checkpoint can be read in several ways",
+        "It has the weights under several prefixes, such as those of a model and of its moving average.",
+        "Say which with --prefix.",
+    ),
+    "TP0325": Explanation(
+        "what was written is not what is there",
+        "A file was read back after it was written, and has other values: the disk or the memory is at fault.",
+        "Run the command again, on another disk if it happens again.",
+    ),
+    "TP0326": Explanation(
+        "weights that are tied in the port differ in the checkpoint",
+        "The model has one tensor under two names, and the checkpoint has two that are not the same.",
+        "Record the model as the checkpoint has it, without tied weights; or drop the tensor that is not meant.",
+    ),
     "TP0330": Explanation(
         "a file could not be written",
         "The disk is full, or the directory does not allow it. Nothing half-written was left.",

@@ -6,17 +6,18 @@ In: a path or a mapping. Out: a Source, which names its files, and whose tensors
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from torchport.diff import formats
-from torchport.diff.formats import Contents
 from torchport.diff.locate import locate
-from torchport.diff.stored import Stored
-from torchport.errors import ManifestError, WeightsError
+from torchport.errors import ManifestError
+from torchport.weights import formats
+from torchport.weights.formats import Contents
+from torchport.weights.shards import closed, together
+from torchport.weights.stored import Stored
 
 Given = str | Path | Mapping[str, Any]
 """A path, or tensors by name in dicts, lists and tuples of any depth."""
@@ -49,9 +50,9 @@ class Source:
         try:
             for file in found.files:
                 parts.append(formats.read(file))
-            tensors = _together(found.files, parts, found.index)
+            tensors = together(found.files, parts, found.index)
         except BaseException:
-            _close(parts)
+            closed(parts)
             raise
         aliases = {name: target for part in parts for name, target in part.aliases.items()}
         skipped = tuple(name for part in parts for name in part.skipped)
@@ -68,7 +69,7 @@ class Source:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _close(self.parts)
+        closed(self.parts)
 
     def resolve(self, name: str) -> str | None:
         """The name that a tensor is stored under: `name` itself, or the one that it is an alias of; None if neither."""
@@ -90,34 +91,6 @@ class Source:
             return _order(read_manifest(self.manifest)[1])
         except ManifestError:
             return None
-
-
-def _together(
-    files: Sequence[Path], parts: Sequence[Contents], index: Mapping[str, Path] | None
-) -> dict[str, Stored]:
-    """The tensors of all files by name. With an index, a tensor counts only in the file that the index names."""
-    tensors: dict[str, Stored] = {}
-    held_by: dict[str, Path] = {}
-    for file, part in zip(files, parts, strict=True):
-        for name, tensor in part.tensors.items():
-            if index is not None and index.get(name) != file:
-                continue
-            if name in tensors:
-                raise WeightsError("TP0322", f"{name} is in {held_by[name].name} and {file.name}", str(file))
-            tensors[name], held_by[name] = tensor, file
-    if lacking := [name for name in index or () if name not in tensors]:
-        name = lacking[0]
-        message = (
-            f"the index says that {name} is in {index[name].name}, which does not have it" if index else ""
-        )
-        raise WeightsError("TP0320", message, where=name)
-    return tensors
-
-
-def _close(parts: Iterable[Contents]) -> None:
-    for part in parts:
-        if part.file is not None:
-            part.file.close()
 
 
 def _order(manifest: dict[str, Any]) -> Callable[[str], Place]:

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-from torchport.diff.stored import Stored
 from torchport.parity.accumulate import Sums
 from torchport.parity.metrics import CHUNK, ComparedPair, Metrics
+from torchport.weights.stored import Stored
 
 PIECE = 64 * CHUNK
 """Elements that a thread reads at a time: enough for the disk to be read in long runs."""

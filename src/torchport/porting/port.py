@@ -83,8 +83,8 @@ class Port(Converted):
         rules = rules_for(rtol, atol)
         if self.artifact.todos:
             return self._unsupported(self.artifact.todos)
-        recording.must_have_values(self.files, self.artifact.folder)
         if args is None and kwargs is None:
+            recording.must_have_values(self.files, self.artifact.folder)
             return self._proven(self.files, rules, self._steps(), explain)
         given = (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
         steps = self._steps(without="capture")
@@ -94,7 +94,7 @@ class Port(Converted):
             if resized is not None:
                 files, artifact = resized
                 return replace(self, artifact=artifact)._proven(files, rules, steps, explain)
-            files = recording.record_again(*subject, given, kwargs or {})
+            files = recording.record_again(*subject, self.artifact, given, kwargs or {})
         return self._proven(files, rules, steps, explain)
 
     def minify(self) -> Minified:

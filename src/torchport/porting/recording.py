@@ -12,28 +12,31 @@ from typing import Any
 import safetensors
 import torch
 
+from torchport.capture.eager import on_meta, tensors
 from torchport.capture.graph import Dim, Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
 from torchport.capture.rebuild import sizes_of
-from torchport.capture.recorder import Capture, record, record_graph
+from torchport.capture.recorder import Capture, record, record_graph, record_streamed
 from torchport.capture.weights import FileWeights
 from torchport.errors import CaptureError, RunError, TraceError, UsageError, WeightsError
 from torchport.runs.folder import RunFolder
 from torchport.targets.base import Artifact, Resizable, Target
 from torchport.trace.plan import Plan
 from torchport.trace.reading import Trace
+from torchport.weights.loaded import LoadedWeights
 
 _STORED_FLOATS = ("F", "BF")
 
 
 def must_have_values(files: RunFolder, artifact: Path) -> None:
-    """A model on the meta device is captured without values, so that nothing can be compared."""
+    """A model on the meta device is captured without values, so that nothing can be compared but on other inputs."""
     if read_manifest(files.manifest)[1].get("values") is False:
         raise RunError(
             "TP0702",
             "the model was recorded on the meta device, so there are no values to compare with",
-            fix=f"the code is in {artifact}; to check it, record the model with weights",
+            fix=f"the code is in {artifact}; extract its weights with `torchport weights extract`, and give the SPEC "
+            "with inputs that have values: torchport check DIR SPEC",
         )
 
 
@@ -41,10 +44,14 @@ def record_again(
     model: torch.nn.Module | None,
     files: RunFolder,
     target: Target,
+    artifact: Artifact,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> RunFolder:
-    """Golden values for other inputs, beside those of the capture; the port stays as it is, and must fit them."""
+    """Golden values for other inputs, beside those of the capture; the port stays as it is, and must fit them.
+
+    A model on the meta device gets the weights that the port loads, a part of it at a time.
+    """
     if model is None:
         raise UsageError(
             "TP0801",
@@ -52,6 +59,8 @@ def record_again(
             fix="set port.model first, or call check() without inputs",
         )
     graph, manifest = read_manifest(files.manifest)
+    if on_meta(model, (args, kwargs)) and artifact.stored is not None and "export_error" not in manifest:
+        return _filled(model, files, graph, artifact.stored, args, kwargs)
     if "export_error" in manifest:
         again = _watched_again(model, files.name, target, graph, args, kwargs)
     else:
@@ -60,6 +69,28 @@ def record_again(
         again = record_graph(model, graph, constants, args, kwargs)
     others = files.on_other_inputs()
     again.save(others.captures, others.recording)
+    return others
+
+
+def _filled(
+    model: torch.nn.Module,
+    files: RunFolder,
+    graph: Graph,
+    stored: Path,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> RunFolder:
+    if any(tensor.is_meta for tensor in tensors((args, dict(kwargs)))):
+        raise UsageError(
+            "TP0801",
+            "the inputs are on the meta device, and so have no values",
+            fix="Make the inputs outside of torch.device('meta'); the model may stay there.",
+        )
+    weights = LoadedWeights(stored, graph)
+    again = record_streamed(model, graph, weights, args, kwargs)
+    others = files.on_other_inputs()
+    again.save(others.captures, others.recording)
+    weights.save(others.captured("weights"))
     return others
 
 

@@ -18,7 +18,7 @@ from torchport.events import Say
 if TYPE_CHECKING:
     import torch
 
-    from torchport.capture.graph import Graph
+    from torchport.capture.graph import Graph, TensorMeta
 
 Mode = Literal["lockstep", "chained"]
 """What a layer goes on with: the golden value, or the value that was computed."""
@@ -206,6 +206,15 @@ class Target(Protocol):
 
     def open(self, folder: Path, name: str) -> Artifact:
         """The artifact that was written to `folder` before, of the capture called `name`."""
+        ...
+
+
+@runtime_checkable
+class StoresOtherwise(Protocol):
+    """A target whose artifacts load some weights in another form than the model has them in."""
+
+    def stored_as(self, meta: TensorMeta) -> TensorMeta:
+        """The shape and dtype in which a weight of these is loaded."""
         ...
 
 

@@ -7,6 +7,7 @@ use super::probe::Watch;
 use super::recorder::Recorder;
 use super::stats::widen;
 use super::trace::{Trace, SCHEMA};
+use crate::streamed;
 use candle::{Device, Tensor};
 use serde::Serialize;
 use serde_json::json;
@@ -134,6 +135,12 @@ impl Checker {
     }
 }
 
+/// A call that has begun and not ended.
+struct Open {
+    name: String,
+    path: String,
+}
+
 /// The part of a checker that probes report to during a run.
 pub(super) struct State {
     trace: Rc<Trace>,
@@ -142,7 +149,7 @@ pub(super) struct State {
     /// The calls as they began and ended.
     events: Vec<(&'static str, String)>,
     /// The calls that have begun and not ended, the innermost last.
-    open: Vec<String>,
+    open: Vec<Open>,
     /// Calls completed, by module path.
     completed: HashMap<String, usize>,
     /// How many tensors the program gave in the end, and where.
@@ -158,7 +165,7 @@ impl State {
     ) -> candle::Result<Tensor> {
         let call = self.call(path);
         let key = key::input(&call, index);
-        self.begin_call(call);
+        self.begin_call(call, path)?;
         Ok(self.follow(&key, value)?.unwrap_or_else(|| value.clone()))
     }
 
@@ -183,24 +190,31 @@ impl State {
     }
 
     /// A call begins with its first input, or at its end if it has none.
-    fn begin_call(&mut self, call: String) {
-        if !self.open.contains(&call) {
+    fn begin_call(&mut self, call: String, path: &str) -> candle::Result<()> {
+        if self.open.iter().all(|open| open.name != call) {
             self.events.push(("enter", call.clone()));
-            self.open.push(call);
+            self.open.push(Open {
+                name: call,
+                path: path.to_string(),
+            });
+            streamed::begin(path)?;
         }
+        Ok(())
     }
 
-    pub(super) fn end_call(&mut self, path: &str) {
+    pub(super) fn end_call(&mut self, path: &str) -> candle::Result<()> {
         let call = self.call(path);
-        self.begin_call(call.clone());
+        self.begin_call(call.clone(), path)?;
         while let Some(ended) = self.open.pop() {
-            let is_last = ended == call;
-            self.events.push(("exit", ended));
+            let is_last = ended.name == call;
+            streamed::end(&ended.path)?;
+            self.events.push(("exit", ended.name));
             if is_last {
                 break;
             }
         }
         *self.completed.entry(path.to_string()).or_default() += 1;
+        Ok(())
     }
 
     fn call(&self, path: &str) -> String {

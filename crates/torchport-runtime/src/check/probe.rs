@@ -41,7 +41,7 @@ impl Probe {
         };
         let mut state = state.borrow_mut();
         let value = value.map_tensors(|index, value| state.output(&self.path, index, value))?;
-        state.end_call(&self.path);
+        state.end_call(&self.path)?;
         Ok(value)
     }
 

@@ -20,7 +20,7 @@ from torchport.errors import BuildError, UsageError
 from torchport.events import Say
 from torchport.files import write_atomically
 from torchport.targets.base import Artifact, Mode, Repro, SourceMap, Stopped, Todo
-from torchport.targets.candle import build, edits, repro, running, rust, sources
+from torchport.targets.candle import build, edits, repro, running, rust, sources, streaming
 from torchport.targets.candle.weights import StoredWeights
 from torchport.targets.candle.writer import Generated
 from torchport.targets.hunks import hunks
@@ -31,6 +31,7 @@ PROGRAM = Path("src") / "main.rs"
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 _FACTS = "facts.json"
+_READS = "reads.json"
 
 
 class Facts(BaseModel):
@@ -111,6 +112,12 @@ class CandleArtifact:
             write_atomically(place / file.name, (self.folder / file).read_bytes())
         write_atomically(place / _FACTS, Facts.of(generated).model_dump_json(indent=1) + "\n")
 
+    def keep_reads(self, graph: Graph) -> None:
+        """Remembers which weights each module reads, for models that are larger than memory."""
+        write_atomically(
+            _generated(self.folder) / _READS, json.dumps(streaming.reads(graph), indent=1) + "\n"
+        )
+
     def texts(self, file: Path = SOURCE) -> tuple[str, str] | None:
         """A file as it was generated and as it is now, if both are known."""
         before, now = _generated(self.folder) / file.name, self.folder / file
@@ -149,7 +156,11 @@ class CandleArtifact:
             raise BuildError(
                 "TP0502", f"{self.folder} was not built before it is run", where=str(self.folder)
             )
-        stopped = running.run(self.program, self.data or self.watched, golden, mode, record, self.name)
+        place = self.data or self.watched
+        reads = _generated(self.folder) / _READS
+        is_streamed = reads.is_file() and streaming.is_worth_it(place / WEIGHTS)
+        given = reads if is_streamed else None
+        stopped = running.run(self.program, place, golden, mode, record, self.name, given)
         if stopped is None or stopped.todo is None:
             return stopped
         return stopped.model_copy(update={"todo": self._as_generated(stopped.todo)})

@@ -13,14 +13,26 @@ from torchport.errors import DiskError, RunError
 from torchport.targets.base import Mode, Stopped, Todo
 
 
-def run(program: Path, folder: Path, trace: Path, mode: Mode, record: Path, name: str) -> Stopped | None:
-    """Runs the port along a trace. Gives why it stopped, or None if it came to its end."""
+def run(
+    program: Path,
+    folder: Path,
+    trace: Path,
+    mode: Mode,
+    record: Path,
+    name: str,
+    reads: Path | None = None,
+) -> Stopped | None:
+    """Runs the port along a trace. Gives why it stopped, or None if it came to its end.
+
+    With `reads`, which says which weights each module reads, they are in memory only while it runs.
+    """
     record.parent.mkdir(parents=True, exist_ok=True)
     record.unlink(missing_ok=True)
     stop_file(record).unlink(missing_ok=True)
     command = [str(program), "--weights", str(folder / "model.safetensors")]
     command += ["--config", str(folder / "config.json")]
     command += ["--check", str(trace), "--mode", mode, "--record", str(record)]
+    command += [] if reads is None else ["--stream", str(reads)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return None

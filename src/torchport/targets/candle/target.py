@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from torchport.capture.graph import Graph
+from torchport.capture.graph import Graph, TensorMeta
 from torchport.errors import UsageError
 from torchport.events import Say
 from torchport.files import write_atomically
@@ -18,7 +18,7 @@ from torchport.targets.candle.artifact import SOURCE, WEIGHTS, CandleArtifact, t
 from torchport.targets.candle.options import CandleOptions
 from torchport.targets.candle.registry import OPS
 from torchport.targets.candle.requirements import REQUIREMENTS
-from torchport.targets.candle.weights import StoredWeights
+from torchport.targets.candle.weights import StoredWeights, stored_as
 from torchport.trace.writing import write_tensors
 
 
@@ -45,6 +45,7 @@ class CandleTarget:
             _write(graph, weights, twin_of(folder), options.model_copy(update={"checks": "layers"}))
         artifact = CandleArtifact(folder, graph.name)
         artifact.keep(generated)
+        artifact.keep_reads(graph)
         return artifact
 
     def open(self, folder: Path, name: str) -> CandleArtifact:
@@ -59,6 +60,9 @@ class CandleTarget:
         if file is not None:
             write_atomically(file, project.format_rust(generated.source))
         return WrittenCode(generated.model, generated.config, tuple(generated.todos), tuple(generated.names))
+
+    def stored_as(self, meta: TensorMeta) -> TensorMeta:
+        return stored_as(meta)
 
     def markers(self, text: str) -> list[Marker] | None:
         return markers.markers(text)

@@ -7,11 +7,19 @@ from pathlib import Path
 
 import torch
 
-from torchport.capture.graph import Graph
+from torchport.capture.graph import Graph, TensorMeta, dtype_name
 from torchport.errors import WeightsError
 
-_STORED_AS = {torch.bool: torch.uint8, torch.int8: torch.int16}
+_STORED_AS = {"bool": "uint8", "int8": "int16"}
 """candle reads neither; generated code expects these instead, and pairs for complex numbers."""
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
+def stored_as(meta: TensorMeta) -> TensorMeta:
+    """The shape and dtype in which the generated code reads a weight."""
+    if meta.dtype in _PARTS:
+        return TensorMeta((*meta.shape, 2), _PARTS[meta.dtype])
+    return TensorMeta(meta.shape, _STORED_AS.get(meta.dtype, meta.dtype))
 
 
 class StoredWeights(Mapping[str, torch.Tensor]):
@@ -39,4 +47,5 @@ class StoredWeights(Mapping[str, torch.Tensor]):
             )
         if tensor.is_complex():
             return torch.view_as_real(tensor.resolve_conj())
-        return tensor.to(_STORED_AS.get(tensor.dtype, tensor.dtype))
+        meta = TensorMeta(tuple(tensor.shape), dtype_name(tensor.dtype))
+        return tensor.to(getattr(torch, stored_as(meta).dtype))

@@ -45,6 +45,10 @@ class OpenFile:
     def close(self) -> None:
         os.close(self._descriptor)
 
+    @property
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
     def fill(self, room: np.ndarray, offset: int) -> None:
         """Fills `room` with the bytes of the file from `offset` on."""
         view = room.data
@@ -54,6 +58,16 @@ class OpenFile:
             if count == 0:
                 raise WeightsError("TP0322", f"{self.path} became shorter while it was read", str(self.path))
             filled += count
+
+    def read(self, offset: int, length: int) -> bytes:
+        room = np.empty(length, np.uint8)
+        self.fill(room, offset)
+        return room.tobytes()
+
+    def expect(self, offset: int, length: int) -> None:
+        """Has the system begin to read what will be asked for."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
     def forget(self, offset: int, length: int) -> None:
         if hasattr(os, "posix_fadvise"):
@@ -67,6 +81,14 @@ class InFile:
     form: Form
     file: OpenFile
     offset: int
+
+    def expect(self, start: int, stop: int) -> None:
+        size = self.form.itemsize
+        self.file.expect(self.offset + start * size, (stop - start) * size)
+
+    @property
+    def nbytes(self) -> int:
+        return self.form.numel * self.form.itemsize
 
     def bits(self, start: int, stop: int, room: np.ndarray) -> np.ndarray:
         dtype = bits_dtype(self.form.dtype)

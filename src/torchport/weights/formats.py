@@ -5,8 +5,10 @@ In: a path. Out: Contents. The format is recognised by the first bytes of a file
 
 import json
 import re
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 from pathlib import Path
@@ -14,17 +16,17 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from torchport.diff.stored import InFile, InMemory, OpenFile, Stored
 from torchport.errors import WeightsError
 from torchport.parity import dtypes
 from torchport.parity.metrics import Form
 from torchport.trace import safetensors_layout as layout
 from torchport.trace.plan import output_key, returned_key
+from torchport.weights import gguf, torch_zip
+from torchport.weights.stored import InFile, InMemory, OpenFile, Stored
+from torchport.weights.views import View
 
-_ZIP, _PICKLE, _LFS = b"PK\x03\x04", b"\x80", b"version https://git-lfs"
-_AS_SAFETENSORS = (
-    "Save its tensors as safetensors, or its state_dict alone with torch.save, and compare that."
-)
+_ZIP, _PICKLE, _LFS, _GGUF = b"PK\x03\x04", b"\x80", b"version https://git-lfs", b"GGUF"
+_AS_SAFETENSORS = "Save its tensors as safetensors, or its state_dict alone with torch.save, and give that."
 
 
 @dataclass(frozen=True)
@@ -53,31 +55,46 @@ def read(path: Path) -> Contents:
         raise unreadable(path, "is a Git LFS pointer, not the file itself", fix="Run `git lfs pull`.")
     if head[8:9] == b"{":
         return _safetensors(path)
-    if head.startswith((_ZIP, _PICKLE)):
-        return _pickled(path, mapped=head.startswith(_ZIP))
-    raise unreadable(path, "is no file of tensors: neither safetensors nor a PyTorch checkpoint")
+    if head.startswith(_ZIP):
+        return _zipped(path)
+    if head.startswith(_PICKLE):
+        return _pickled(path)
+    if head.startswith(_GGUF):
+        return _gguf(path)
+    raise unreadable(path, "is no file of tensors: neither safetensors nor a PyTorch checkpoint nor GGUF")
 
 
 def unreadable(path: Path, what: str, fix: str | None = None) -> WeightsError:
     return WeightsError("TP0322", f"{path.name} {what}", where=str(path), fix=fix)
 
 
-def flat(tensors: Any, path: Path) -> Contents:
+def flat(tensors: Any, path: Path, file: OpenFile | None = None) -> Contents:
     """The tensors of nested dicts, lists and tuples, with the keys on the way to each joined by dots."""
-    import torch
-
     found: dict[str, Stored] = {}
     skipped = []
     for name, value in _leaves(tensors, ""):
-        if not isinstance(value, torch.Tensor):
+        stored = _as_stored(value, name, path)
+        if stored is None:
             skipped.append(name)
         elif name in found:
             raise unreadable(path, f"has two tensors that are called {name}")
-        elif value.layout != torch.strided or value.is_quantized or value.is_meta:
-            raise unreadable(path, f"has {name}, which is sparse, quantized or without values")
         else:
-            found[name] = InMemory(value)
-    return Contents(found, skipped=tuple(skipped))
+            found[name] = stored
+    return Contents(found, skipped=tuple(skipped), file=file)
+
+
+def _as_stored(value: Any, name: str, path: Path) -> Stored | None:
+    """A leaf as a tensor that can be read in parts; None if it is no tensor."""
+    if isinstance(value, InFile | View):
+        return value
+    if isinstance(value, torch_zip.Unreadable):
+        raise unreadable(path, f"has {name}, which is {value.kind}")
+    torch = sys.modules.get("torch")  # Who has not imported it has no tensor of it.
+    if torch is None or not isinstance(value, torch.Tensor):
+        return None
+    if value.layout != torch.strided or value.is_quantized or value.is_meta:
+        raise unreadable(path, f"has {name}, which is sparse, quantized or without values")
+    return InMemory(value)
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -129,23 +146,57 @@ def _aliases(metadata: dict[str, str], path: Path) -> dict[str, str]:
     return {str(name): str(target) for name, target in aliases.items()}
 
 
-def _pickled(path: Path, *, mapped: bool) -> Contents:
+def _zipped(path: Path) -> Contents:
+    with _kept_open(path) as file:
+        try:
+            return flat(torch_zip.load(file), path, file)
+        except torch_zip.NeedsCode as error:
+            raise _needs_code(path, str(error)) from error
+        except torch_zip.Broken as error:
+            raise unreadable(path, f"is cut off or no PyTorch checkpoint: {error}") from error
+
+
+def _gguf(path: Path) -> Contents:
+    with _kept_open(path) as file:
+        try:
+            return Contents(gguf.tensors(file), file=file)
+        except gguf.Broken as error:
+            raise unreadable(path, f"is cut off or cannot be read as GGUF: {error}") from error
+
+
+@contextmanager
+def _kept_open(path: Path) -> Iterator[OpenFile]:
+    """A file that is closed only if the block fails."""
+    file = OpenFile(path)
+    try:
+        yield file
+    except BaseException:
+        file.close()
+        raise
+
+
+def _pickled(path: Path) -> Contents:
+    """A checkpoint as torch wrote it before 1.6, which can only be read as a whole."""
     import torch
 
     try:
         with warnings.catch_warnings(action="ignore"):
-            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises errors of many classes here.
         raise _not_loaded(path, str(error)) from error
     return flat(loaded, path)
 
 
 def _not_loaded(path: Path, message: str) -> WeightsError:
-    code = re.search(r"GLOBAL (\S+) was not an allowed|(TorchScript) archive", message)
+    code = re.search(r"GLOBAL (\S+) was not an allowed", message)
     if code:
-        what = f"needs Python code to be loaded ({code[1] or code[2]}), which torchport does not run"
-        return unreadable(path, what, fix=_AS_SAFETENSORS)
+        return _needs_code(path, code[1])
     reason = re.search(r"WeightsUnpickler error:\s*(.+)", message) or re.match(
         r"\s*(.+?)(?:\. |\n|$)", message
     )
     return unreadable(path, f"is cut off or no PyTorch checkpoint: {reason[1] if reason else message}")
+
+
+def _needs_code(path: Path, name: str) -> WeightsError:
+    what = f"needs Python code to be loaded ({name}), which torchport does not run"
+    return unreadable(path, what, fix=_AS_SAFETENSORS)
