@@ -91,15 +91,20 @@ fn signal(framing: &Framing, center: bool, z: &Tensor, length: Option<usize>) ->
         bail!("istft: a transform of no frames: {:?}", z.dims())
     }
     let batch = lead.iter().product::<usize>();
-    let z = z.reshape((batch, bins, frames, 2))?.transpose(1, 2)?;
+    let z = z.reshape((batch, bins, frames, 2))?;
+    let turned = z.transpose(1, 2)?;
+    let (z, steps) = match turned.is_contiguous() {
+        true => (&turned, [bins, 1]),
+        false => (&z, [1, frames]),
+    };
     let span = Span::new(framing, frames, center, length)?;
     for_sample!(framing.dtype(), T => {
         let window: Vec<T> = framing.window.to_vec1()?;
-        let out = with_values::<T, _>(&z, |values| {
-            let pieces = pieces::<T>(framing, values, &window)?;
+        let out = with_values::<T, _>(z, |values| {
+            let pieces = pieces::<T>(framing, values, frames, steps, &window)?;
             added_up(framing, &pieces, &window, batch, &span)
         })?;
-        tensor_like(&z, out, &shape(lead, &[span.length]))
+        tensor_like(z, out, &shape(lead, &[span.length]))
     })
 }
 
@@ -131,26 +136,42 @@ impl Span {
     }
 }
 
-/// Each frame back in time, multiplied by the window.
-fn pieces<T: Sample>(framing: &Framing, values: &[T], window: &[T]) -> Result<Vec<T>> {
-    let (n_fft, width) = (framing.n_fft, 2 * framing.bins());
+/// Frames that one task takes back.
+const TOGETHER: usize = 16;
+
+/// Each frame back in time, multiplied by the window. `steps` are from a frame to the next, and from a bin to the next.
+fn pieces<T: Sample>(
+    framing: &Framing,
+    values: &[T],
+    frames: usize,
+    steps: [usize; 2],
+    window: &[T],
+) -> Result<Vec<T>> {
+    let (n_fft, half) = (framing.n_fft, framing.half());
     let plan = fourier::to_real::<T>(n_fft);
-    let back = 1.0 / (framing.scale * n_fft as f64);
-    let window: Vec<T> = window.iter().map(|&w| w * T::of(back)).collect();
-    let mut pieces = vec![T::of(0.0); values.len() / width * n_fft];
-    let rows = pieces
-        .par_chunks_mut(16 * n_fft)
-        .zip(values.par_chunks(16 * width));
-    rows.try_for_each(|(pieces, values)| {
-        let mut half = vec![Complex::new(T::of(0.0), T::of(0.0)); framing.half()];
+    let back = T::of(1.0 / (framing.scale * n_fft as f64));
+    let window: Vec<T> = window.iter().map(|&w| w * back).collect();
+    let count = values.len() / (2 * framing.bins());
+    let mut pieces = vec![T::of(0.0); count * n_fft];
+    let tasks = pieces.par_chunks_mut(TOGETHER * n_fft).enumerate();
+    tasks.try_for_each(|(task, pieces)| {
+        let zero = Complex::new(T::of(0.0), T::of(0.0));
+        let mut spectra = vec![zero; TOGETHER * half];
         let mut memory = plan.make_scratch_vec();
-        for (piece, values) in pieces.chunks_mut(n_fft).zip(values.chunks(width)) {
-            // What is on the other side is not looked at, as in torch.
-            for (v, pair) in half.iter_mut().zip(values.chunks_exact(2)) {
-                *v = Complex::new(pair[0], pair[1]);
+        let starts: Vec<usize> = (0..pieces.len() / n_fft)
+            .map(|index| task * TOGETHER + index)
+            .map(|index| index / frames * frames * framing.bins() + index % frames * steps[0])
+            .collect();
+        // What is on the other side is not looked at, as in torch.
+        for k in 0..half {
+            for (index, start) in starts.iter().enumerate() {
+                let place = 2 * (start + k * steps[1]);
+                spectra[index * half + k] = Complex::new(values[place], values[place + 1]);
             }
-            fourier::make_hermitian(&mut half, n_fft);
-            plan.process_with_scratch(&mut half, piece, &mut memory)
+        }
+        for (piece, spectrum) in pieces.chunks_mut(n_fft).zip(spectra.chunks_mut(half)) {
+            fourier::make_hermitian(spectrum, n_fft);
+            plan.process_with_scratch(spectrum, piece, &mut memory)
                 .map_err(Error::wrap)?;
             piece.iter_mut().zip(&window).for_each(|(v, &w)| *v *= w);
         }
