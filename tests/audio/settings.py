@@ -95,7 +95,8 @@ def stft_cases(draw: st.DrawFn) -> Case:
     chosen, dtype = draw(framing()), draw(DTYPES)
     chosen["hop_length"] = draw(st.integers(1, 800))
     x = signal_of(draw, draw(st.integers(1, 3000)), dtype)
-    transform = draw(st.sampled_from(["stft", "stream"]))
+    can_stream = not (chosen["center"] and chosen["pad_mode"] == "circular")
+    transform = draw(st.sampled_from(["stft", "stream"] if can_stream else ["stft"]))
     length = draw(st.integers(1, 1000)) if transform == "stream" else None
     return Case(transform, config_of(chosen), x, lambda: spectrogram(x, chosen, None), length)
 
