@@ -2,9 +2,10 @@
 
 use crate::sample::{for_sample, must_be, sample_dtype, shape, signals, Sample};
 use candle::{bail, DType, Device, Result, Tensor};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
-use torchport_runtime::ops;
+use torchport_runtime::ops::{self, tensor_like, with_values};
 
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -98,23 +99,76 @@ impl Resample {
             return Ok(x.clone());
         };
         let (rows, lead) = signals("resample", x)?;
-        let (batch, length) = rows.dims2()?;
+        let length = rows.dim(1)?;
         let rows = rows.pad_with_zeros(1, self.reach, self.reach + self.orig_freq)?;
-        let found = ops::conv(
-            &rows.unsqueeze(1)?,
-            filters,
-            None,
-            &[self.orig_freq],
-            &[0],
-            &[1],
-            1,
-        )?;
-        let found = found.transpose(1, 2)?.reshape((batch, ()))?;
+        let found = for_sample!(self.dtype, T => filtered::<T>(&rows, filters, self.orig_freq)?);
         // torchaudio rounds this up after it has rounded it to f32.
         let wanted = (self.new_freq as f64 * length as f64 / self.orig_freq as f64) as f32;
         let wanted = (wanted.ceil() as usize).min(found.dim(1)?);
         found.narrow(1, 0, wanted)?.reshape(shape(lead, &[wanted]))
     }
+}
+
+/// Every filter at every `step`-th sample, side by side.
+fn filtered<T: Sample>(rows: &Tensor, filters: &Tensor, step: usize) -> Result<Tensor> {
+    let (batch, length) = rows.dims2()?;
+    let (new, _, taps) = filters.dims3()?;
+    let count = (length - taps) / step + 1;
+    let short = short_filters::<T>(filters)?;
+    let sums = with_values::<T, _>(rows, |values| {
+        if !values.par_iter().all(|v| v.wide().is_finite()) {
+            return Ok(None);
+        }
+        let mut out = vec![T::of(0.0); batch * count * new];
+        let places = out.par_chunks_mut(new).with_min_len(64).enumerate();
+        places.for_each(|(place, out)| {
+            let start = place / count * length + place % count * step;
+            for (out, (first, weights)) in out.iter_mut().zip(&short) {
+                *out = sum_of_products(&values[start + first..], weights);
+            }
+        });
+        Ok(Some(out))
+    })?;
+    match sums {
+        Some(sums) => tensor_like(rows, sums, &[batch, count * new]),
+        // Infinity times what was taken for zero is not a number, in torch's sums too.
+        None => {
+            let found = ops::conv(&rows.unsqueeze(1)?, filters, None, &[step], &[0], &[1], 1)?;
+            found.transpose(1, 2)?.reshape((batch, count * new))
+        }
+    }
+}
+
+/// Each filter without the taps at its ends that are too small to show: the first that is left, and the weights.
+fn short_filters<T: Sample>(filters: &Tensor) -> Result<Vec<(usize, Vec<T>)>> {
+    let least = match filters.dtype() {
+        DType::F64 => 1e-16,
+        _ => 1e-10,
+    };
+    let rows: Vec<Vec<T>> = filters.squeeze(1)?.to_vec2()?;
+    let short = |weights: Vec<T>| {
+        let largest = weights.iter().map(|w| w.wide().abs()).fold(0.0, f64::max);
+        let counts = |w: &T| w.wide().abs() > least * largest;
+        let first = weights.iter().position(counts).unwrap_or(0);
+        let end = weights.iter().rposition(counts).map_or(first, |k| k + 1);
+        (first, weights[first..end].to_vec())
+    };
+    Ok(rows.into_iter().map(short).collect())
+}
+
+fn sum_of_products<T: Sample>(values: &[T], weights: &[T]) -> T {
+    const LANES: usize = 8;
+    let values = &values[..weights.len()];
+    let mut sums = [T::of(0.0); LANES];
+    let (whole, rest) = (weights.chunks_exact(LANES), values.chunks_exact(LANES));
+    let last = whole.remainder().iter().zip(rest.remainder());
+    let last = last.fold(T::of(0.0), |sum, (&w, &v)| sum + w * v);
+    for (weights, values) in whole.zip(rest) {
+        for lane in 0..LANES {
+            sums[lane] += weights[lane] * values[lane];
+        }
+    }
+    sums.into_iter().fold(last, |sum, lane| sum + lane)
 }
 
 fn common_divisor(a: usize, b: usize) -> usize {
