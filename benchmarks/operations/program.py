@@ -16,7 +16,7 @@ from torchport.targets.candle import ops, rust
 from torchport.targets.candle.build import build
 from torchport.targets.candle.code import InputName, Part, Slot
 from torchport.targets.candle.module import write_module
-from torchport.targets.candle.project import lock_for
+from torchport.targets.candle.project import AUDIO, RUNTIME, lock_for
 
 from .capturing import Captured
 
@@ -29,6 +29,7 @@ _STORED = {torch.bool: torch.uint8}
 HEAD = """\
 #![allow(clippy::all, unused_imports, unused_variables, unused_parens)]
 use candle::{DType, Device, Result, Tensor};
+use torchport_audio as audio;
 use torchport_runtime::ops;
 
 """
@@ -162,7 +163,7 @@ class Program:
         names = ", ".join(f"rows_{i // PER_FILE * PER_FILE}::f{i}" for i in range(len(texts)))
         write_atomically(source / "main.rs", MAIN % (modules, names))
         write_atomically(source / "lib.rs", "//! Nothing: all is in the program.\n")
-        write_atomically(folder / "Cargo.lock", lock_for(NAME))
+        write_atomically(folder / "Cargo.lock", lock_for(NAME, [RUNTIME, AUDIO]))
         save_file(self.tensors, folder / "inputs.safetensors")
         write_atomically(folder / "plan.txt", "\n".join(self.plan) + "\n")
         binary = build(folder, NAME, lambda _: None)

@@ -19,8 +19,8 @@ from torchport.events import Say
 from torchport.porting.port import Port
 from torchport.targets.candle import cache
 from torchport.targets.candle.artifact import CandleArtifact
-from torchport.targets.candle.build import find_cargo, shared_runtime
-from torchport.targets.candle.project import CARGO_TOML, crate_name, lock_for
+from torchport.targets.candle.build import find_cargo, shared_crates
+from torchport.targets.candle.project import AUDIO, RUNTIME, cargo_toml, crate_name, lock_for
 
 MAIN = """\
 //! Runs the model whose name this program was called by.
@@ -124,16 +124,12 @@ class Crate:
         _write_if_changed(source / "lib.rs", "".join(f"pub mod {name};\n" for name in self.ports))
         arms = "\n".join(f'        "{name}" => programs::{name}::main::main(),' for name in self.ports)
         _write_if_changed(source / "main.rs", MAIN.format(arms=arms))
-        manifest = CARGO_TOML.format(
-            package=self.package,
-            crate="programs",
-            binary=self.package,
-            source="src",
-            runtime=shared_runtime(),
-        )
+        shared = shared_crates()
+        crates = {name: str(shared / name) for name in (RUNTIME, AUDIO)}
+        manifest = cargo_toml(self.package, "programs", self.package, "src", crates)
         _write_if_changed(self.folder / "Cargo.toml", manifest)
         if not (self.folder / "Cargo.lock").is_file():
-            (self.folder / "Cargo.lock").write_text(lock_for(self.package))
+            (self.folder / "Cargo.lock").write_text(lock_for(self.package, [*crates]))
 
 
 def _messages(output: str) -> Iterator[tuple[str, str, str]]:

@@ -77,6 +77,42 @@ def silero_vad() -> Subject:
     return model, (torch.randn(2, 576) * 0.1, torch.zeros(2, 2, 128))
 
 
+class SileroVadOfSound(nn.Module):
+    """Whether somebody speaks in each 32 ms of a sound at 48 kHz."""
+
+    def __init__(self) -> None:
+        from torchaudio.transforms import Resample
+
+        super().__init__()
+        self.resample = Resample(48000, 16000)
+        self.vad = SileroVad()
+
+    def forward(self, sound: torch.Tensor) -> torch.Tensor:
+        samples = F.pad(self.resample(sound), (64, 0))
+        state = samples.new_zeros(2, samples.shape[0], 128)
+        found = []
+        for chunk in samples.unfold(1, 576, 512).unbind(1):
+            speech, state = self.vad(chunk, state)
+            found.append(speech)
+        return torch.cat(found, dim=1)
+
+
+@in_zoo
+def silero_vad_of_sound() -> Subject:
+    model = SileroVadOfSound()
+    model.vad.load_state_dict(load_file(_folder("silero_vad") / "data" / "silero_vad_16k.safetensors"))
+    return model, (voice(48000, 6 * 3 * 512),)
+
+
+def voice(rate: int, samples: int) -> torch.Tensor:
+    """Something like a voice, which begins and ends: harmonics of a gliding tone, and noise. Two of them."""
+    time = torch.arange(samples) / rate
+    pitch = torch.tensor([[110.0], [190.0]]) * (1 + 0.3 * time)
+    tones = sum(torch.sin(2 * torch.pi * k * pitch * time) / k for k in range(1, 20))
+    loudness = torch.sin(torch.pi * torch.arange(samples) / samples) ** 2
+    return 0.1 * loudness * tones + 0.005 * torch.randn(2, samples)
+
+
 class SpeakerEncoder(nn.Module):
     """A voice as a direction in 256 dimensions, from 40 mel bands: the encoder of resemblyzer."""
 
@@ -97,6 +133,38 @@ def speaker_encoder() -> Subject:
     saved = torch.load(_folder("resemblyzer") / "pretrained.pt", weights_only=True, map_location="cpu")
     model.load_state_dict({name: saved["model_state"][name] for name in model.state_dict()})
     return model, (torch.rand(2, 80, 40),)
+
+
+class SpeakerOfSound(nn.Module):
+    """The same from a sound at 16 kHz: the mean of the directions of its parts of 1.6 s, as resemblyzer takes them."""
+
+    def __init__(self) -> None:
+        from torchaudio.transforms import MelSpectrogram
+
+        super().__init__()
+        self.mel = MelSpectrogram(
+            16000,
+            n_fft=400,
+            hop_length=160,
+            n_mels=40,
+            pad_mode="constant",
+            norm="slaney",
+            mel_scale="slaney",
+        )
+        self.encoder = SpeakerEncoder()
+
+    def forward(self, sound: torch.Tensor) -> torch.Tensor:
+        parts = self.mel(sound).unfold(2, 160, 77)
+        voices = [self.encoder(part.transpose(1, 2)) for part in parts.unbind(2)]
+        voice = torch.stack(voices).mean(dim=0)
+        return voice / torch.norm(voice, dim=1, keepdim=True)
+
+
+@in_zoo
+def speaker_of_sound() -> Subject:
+    model = SpeakerOfSound()
+    model.encoder.load_state_dict(speaker_encoder()[0].state_dict())
+    return model, (voice(16000, 160 * 320),)
 
 
 class Crepe(nn.Module):

@@ -17,7 +17,7 @@ import pytest
 from torchport.errors import DiskError
 from torchport.targets.candle import cache
 from torchport.targets.candle.build import find_cargo
-from torchport.targets.candle.project import CARGO_TOML, RUNTIME, runtime_digest
+from torchport.targets.candle.project import RUNTIME, cargo_toml, runtime_digest
 
 HASHES = ("1" * 16, "2" * 16)
 
@@ -46,11 +46,7 @@ def manifest(folder: Path, package: str, crate: str, project: Path, digest: str)
     path = folder / "build" / package / "Cargo.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     runtime = folder / "runtime" / digest / RUNTIME
-    path.write_text(
-        CARGO_TOML.format(
-            package=package, crate=crate, binary=package, source=project / "src", runtime=runtime
-        )
-    )
+    path.write_text(cargo_toml(package, crate, package, str(project / "src"), {RUNTIME: str(runtime)}))
     return path
 
 

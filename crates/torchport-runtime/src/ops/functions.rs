@@ -1,6 +1,7 @@
 //! Functions of one tensor that networks use seldom: other bases, inverse hyperbolic ones, and questions.
 
 use super::kernel::{float_compute_dtype, map};
+use super::math::{Fast, Math};
 use super::to_dtype;
 use super::unary::map_float;
 use candle::{DType, Result, Tensor};
@@ -14,12 +15,21 @@ macro_rules! float_functions {
 }
 
 float_functions! {
-    log10, f64::log10;
     exp2, f64::exp2;
     asinh, libm::asinh;
     acosh, libm::acosh;
     atanh, libm::atanh;
     erfc, libm::erfc;
+}
+
+pub fn log10(x: &Tensor) -> Result<Tensor> {
+    map_float(
+        "log10",
+        x,
+        #[inline(always)]
+        |v| Fast::ln(v) * std::f64::consts::LOG10_E,
+        f64::log10,
+    )
 }
 
 /// Questions about each element, answered as u8.

@@ -103,6 +103,7 @@ pub use placing::*;
 pub use pool::*;
 pub use pool_indices::*;
 pub use ranks::*;
+pub use real::{tensor_like, with_values};
 pub use running::{cummax, cummin, logcumsumexp};
 pub use scalar::*;
 pub use scan::*;

@@ -6,7 +6,8 @@ use candle::{bail, Result, Tensor, WithDType};
 use rayon::prelude::*;
 
 /// What stands outside of a tensor's borders.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PadMode {
     #[default]
     Zeros,

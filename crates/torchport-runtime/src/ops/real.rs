@@ -102,10 +102,7 @@ macro_rules! for_real {
 pub(crate) use for_real;
 
 /// Calls `f` with the elements of `x` in order, converted to `T`.
-pub(crate) fn with_values<T: WithDType, R>(
-    x: &Tensor,
-    f: impl FnOnce(&[T]) -> Result<R>,
-) -> Result<R> {
+pub fn with_values<T: WithDType, R>(x: &Tensor, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
     let x = contiguous(&x.to_device(&Device::Cpu)?.to_dtype(T::DTYPE)?)?;
     let storage = Strided::new(&x);
     f(&storage.values()?[..x.elem_count()])
@@ -120,11 +117,7 @@ pub(crate) fn parameter<T: WithDType>(x: Option<&Tensor>) -> Result<Vec<T>> {
 }
 
 /// A tensor of the dtype and on the device of `like`.
-pub(crate) fn tensor_like<T: WithDType>(
-    like: &Tensor,
-    values: Vec<T>,
-    shape: &[usize],
-) -> Result<Tensor> {
+pub fn tensor_like<T: WithDType>(like: &Tensor, values: Vec<T>, shape: &[usize]) -> Result<Tensor> {
     Tensor::from_vec(values, shape, &Device::Cpu)?
         .to_dtype(like.dtype())?
         .to_device(like.device())

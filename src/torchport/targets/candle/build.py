@@ -15,7 +15,15 @@ from torchport.events import Say
 from torchport.files import write_atomically
 from torchport.targets.candle import cache
 from torchport.targets.candle.crate_count import CrateCount, count_crates
-from torchport.targets.candle.project import CARGO_TOML, RUNTIME, copy_runtime, crate_name, runtime_digest
+from torchport.targets.candle.project import (
+    AUDIO,
+    RUNTIME,
+    cargo_toml,
+    copy_crates,
+    crate_name,
+    lock_for,
+    runtime_digest,
+)
 
 
 def build(folder: Path, name: str, say: Say) -> Path:
@@ -26,21 +34,20 @@ def build(folder: Path, name: str, say: Say) -> Path:
     package = f"{crate}-{digest}"
     with cache.in_use(say):
         place = cache.build_folder() / package
-        manifest = CARGO_TOML.format(
-            package=package,
-            crate=crate,
-            binary=package,
-            source=folder.resolve() / "src",
-            runtime=shared_runtime(),
-        )
+        shared = shared_crates()
+        crates = {name: str(shared / name) for name in (RUNTIME, AUDIO) if _needs(folder, name)}
+        manifest = cargo_toml(package, crate, package, str(folder.resolve() / "src"), crates)
         _write_if_changed(place / "Cargo.toml", manifest)
-        lock = (folder / "Cargo.lock").read_text().replace(f'name = "{crate}"\n', f'name = "{package}"\n')
-        if not (place / "Cargo.lock").is_file():
-            write_atomically(place / "Cargo.lock", lock)
+        # Not that of the project, which may have been made when the crates needed others.
+        _write_if_changed(place / "Cargo.lock", lock_for(package, [*crates]))
         cache.note_use(place)
         target = cache.target_folder()
         _compile(cargo, place / "Cargo.toml", target, say)
     return target / "debug" / package
+
+
+def _needs(folder: Path, name: str) -> bool:
+    return f'name = "{name}"\n' in (folder / "Cargo.lock").read_text()
 
 
 def find_cargo() -> str:
@@ -50,10 +57,10 @@ def find_cargo() -> str:
     return cargo
 
 
-def shared_runtime() -> Path:
-    """The runtime crate under a path that changes only with its content."""
-    place = cache.runtime_folder() / runtime_digest() / RUNTIME
-    copy_runtime(place)
+def shared_crates() -> Path:
+    """A folder with the crates of torchport, whose path changes only with their content."""
+    place = cache.runtime_folder() / runtime_digest()
+    copy_crates(place)
     return place
 
 

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from torchport.targets.candle.project import RUNTIME
+from torchport.targets.candle.project import AUDIO, RUNTIME
 
 _FINGERPRINT = re.compile(r"(?P<package>.+)-(?P<hash>[0-9a-f]{16})")
 _DEPENDENCY = re.compile(r".+?-(?P<hash>[0-9a-f]{16})(?:\..*)?")
 _GENERATED = re.compile(r".+-[0-9a-f]{12}")
-_RUNTIME_SOURCE = re.compile(rf"/runtime/(?P<digest>[0-9a-f]{{12}})/{RUNTIME}/src/lib\.rs")
+_RUNTIME_SOURCE = re.compile(rf"/runtime/(?P<digest>[0-9a-f]{{12}})/(?:{RUNTIME}|{AUDIO})/src/lib\.rs")
 
 
 class Products:
@@ -50,7 +50,7 @@ class Products:
             package, files = found["package"], [fingerprint, *dependencies[found["hash"]]]
             if _GENERATED.fullmatch(package):
                 self._of_crate[package] += files
-            elif package == RUNTIME and (digest := _runtime_digest(files)) is not None:
+            elif package in (RUNTIME, AUDIO) and (digest := _runtime_digest(files)) is not None:
                 self._of_runtime[digest] += files
         self._sort_programs(profile)
         self._sort_incremental(profile)

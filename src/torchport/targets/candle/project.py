@@ -1,4 +1,4 @@
-"""The cargo project around generated code: it stands alone, with the runtime crate's source beside it."""
+"""The cargo project around generated code: it stands alone, with the source of the crates that it calls beside it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from torchport.targets.candle import rust
 from torchport.targets.candle.writer import Generated
 
 RUNTIME = "torchport-runtime"
+AUDIO = "torchport-audio"
+"""The crate for sound, which a project has if its model calls it."""
 
-CARGO_TOML = """\
+_CARGO_TOML = """\
 [package]
 name = "{package}"
 version = "0.1.0"
@@ -37,7 +40,7 @@ path = "{source}/main.rs"
 candle = {{ package = "candle-core", version = "=0.11.1" }}
 candle-nn = "=0.11.1"
 serde = {{ version = "1", features = ["derive"] }}
-torchport-runtime = {{ path = "{runtime}" }}
+{crates}
 
 [workspace]
 
@@ -51,15 +54,18 @@ opt-level = 3
 debug-assertions = false
 overflow-checks = false
 
-# Inside this folder the runtime crate is a member of the workspace, and "*" leaves members out.
-[profile.dev.package.torchport-runtime]
+# Inside this folder the crates below are members of the workspace, and "*" leaves members out.
+{profiles}
+[profile.release]
+lto = "thin"
+"""
+
+_PROFILE = """\
+[profile.dev.package.{crate}]
 opt-level = 3
 debug-assertions = false
 overflow-checks = false
 incremental = false
-
-[profile.release]
-lto = "thin"
 """
 
 MAIN_RS = """\
@@ -106,6 +112,18 @@ def crate_name(name: str) -> str:
     return f"{text}_model" if text in _NO_CRATES or text in _locked_crates() else text
 
 
+def cargo_toml(package: str, crate: str, binary: str, source: str, crates: Mapping[str, str]) -> str:
+    """The manifest of a project. `crates` has the path of each crate of torchport that it stands on."""
+    return _CARGO_TOML.format(
+        package=package,
+        crate=crate,
+        binary=binary,
+        source=source,
+        crates="\n".join(f'{name} = {{ path = "{path}" }}' for name, path in crates.items()),
+        profiles="\n".join(_PROFILE.format(crate=name) for name in crates),
+    )
+
+
 def write_project(folder: Path, generated: Generated, name: str) -> dict[str, Path]:
     """Writes everything but the weights, and gives the files that were written."""
     crate = crate_name(name)
@@ -123,10 +141,12 @@ def write_project(folder: Path, generated: Generated, name: str) -> dict[str, Pa
     write_atomically(files["lib"], lib)
     write_atomically(files["main"], format_rust(_main(generated, crate)))
     write_atomically(files["config"], generated.config_json)
-    manifest = CARGO_TOML.format(package=crate, crate=crate, binary=crate, source="src", runtime=RUNTIME)
+    crates = [RUNTIME, AUDIO] if "torchport_audio" in generated.source else [RUNTIME]
+    manifest = cargo_toml(crate, crate, crate, "src", {name: name for name in crates})
     write_atomically(files["cargo"], manifest)
-    copy_runtime(folder / RUNTIME)
-    write_atomically(files["lock"], lock_for(crate))
+    for name in crates:
+        copy_crate(name, folder / name)
+    write_atomically(files["lock"], lock_for(crate, crates))
     write_atomically(folder / ".gitignore", "/target\n")
     return files
 
@@ -175,17 +195,17 @@ def format_rust(source: str) -> str:
     return done.stdout
 
 
-def runtime_source() -> Path:
-    """The folder of the runtime crate, in an installed package or in a checkout."""
+def crate_source(name: str) -> Path:
+    """The folder of a crate of torchport, in an installed package or in a checkout."""
     here = Path(__file__).resolve()
     for base in (here.parents[2] / "_crates", here.parents[4] / "crates"):
-        if (base / RUNTIME / "Cargo.toml").is_file():
-            return base / RUNTIME
-    raise BuildError("TP0502", "the source of the runtime crate is missing from this installation")
+        if (base / name / "Cargo.toml").is_file():
+            return base / name
+    raise BuildError("TP0502", f"the source of the crate {name} is missing from this installation")
 
 
 def _lock_source() -> Path:
-    base = runtime_source()
+    base = crate_source(RUNTIME)
     for place in (base.parent / "Cargo.lock", base.parents[1] / "Cargo.lock"):
         if place.is_file():
             return place
@@ -201,9 +221,9 @@ def _locked_crates() -> frozenset[str]:
     )
 
 
-def copy_runtime(folder: Path) -> None:
-    """Copies the runtime crate's sources and manifest to `folder`, without its tests and what only they need."""
-    source = runtime_source()
+def copy_crate(name: str, folder: Path) -> None:
+    """Copies a crate's sources and manifest to `folder`, without its tests, examples and what only they need."""
+    source = crate_source(name)
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)
         if path.is_file() and (relative.parts[0] == "src" or relative.name == "Cargo.toml"):
@@ -215,29 +235,38 @@ def copy_runtime(folder: Path) -> None:
                 write_atomically(target, text)
 
 
+def copy_crates(folder: Path) -> None:
+    """Copies all crates of torchport to `folder`, each to a folder of its name."""
+    for name in (RUNTIME, AUDIO):
+        copy_crate(name, folder / name)
+
+
 def runtime_digest() -> str:
-    """A short name for the content of the runtime crate, as `copy_runtime` copies it."""
+    """A short name for the content of the crates, as `copy_crates` copies them."""
     with tempfile.TemporaryDirectory() as scratch:
-        copy_runtime(Path(scratch))
+        copy_crates(Path(scratch))
         files = sorted(p for p in Path(scratch).rglob("*") if p.is_file())
         return hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()[:12]
 
 
-def lock_for(crate: str) -> str:
-    """The lock file of a generated crate: the packages that it needs, at the versions of torchport's own lock file."""
+def lock_for(crate: str, crates: Sequence[str] = (RUNTIME,)) -> str:
+    """The lock file of a generated crate: the packages that it needs, at the versions of torchport's own lock file.
+
+    `crates` are those of torchport that it stands on.
+    """
     head, *texts = re.split(r"(?=\[\[package\]\]\n)", _lock_source().read_text())
-    texts = [text.rstrip("\n") + "\n\n" for text in [*texts, _lock_entry(crate)]]
+    texts = [text.rstrip("\n") + "\n\n" for text in [*texts, _lock_entry(crate, crates)]]
     packages = {_package(text): text for text in texts}
-    for (name, _), text in packages.items():
-        if name == RUNTIME:
-            packages[name, _] = _without_lines(text, _dev_dependencies())
+    for (name, version), text in packages.items():
+        if name in crates:
+            packages[name, version] = _without_lines(text, _dev_dependencies(name))
     needed = _reachable(packages, crate)
     kept = [packages[key] for key in sorted(packages) if key in needed]
     return head + "".join(kept).rstrip("\n") + "\n"
 
 
-def _lock_entry(crate: str) -> str:
-    names = ["candle-core", "candle-nn", "serde", RUNTIME]
+def _lock_entry(crate: str, crates: Sequence[str]) -> str:
+    names = ["candle-core", "candle-nn", "serde", *sorted(crates)]
     lines = "".join(f' "{name}",\n' for name in names)
     return f'[[package]]\nname = "{crate}"\nversion = "0.1.0"\ndependencies = [\n{lines}]\n'
 
@@ -248,8 +277,8 @@ def _package(text: str) -> tuple[str, str]:
     return found.group(1), found.group(2)
 
 
-def _dev_dependencies() -> set[str]:
-    manifest = tomllib.loads((runtime_source() / "Cargo.toml").read_text())
+def _dev_dependencies(name: str) -> set[str]:
+    manifest = tomllib.loads((crate_source(name) / "Cargo.toml").read_text())
     return set(manifest.get("dev-dependencies", {})) - set(manifest["dependencies"])
 
 

@@ -82,7 +82,10 @@ def find(name: str, *, is_complex: bool) -> OpFunction | None:
 
 _BETWEEN = frozenset(
     f"aten.{name}.default"
-    for name in ("view_as_real", "view_as_complex", "complex", "polar", "_fft_r2c", "_fft_c2r", "_fft_c2c")
+    for name in (
+        *("view_as_real", "view_as_complex", "complex", "polar"),
+        *("_fft_r2c", "_fft_c2r", "_fft_c2c", "stft", "istft"),
+    )
 )
 
 

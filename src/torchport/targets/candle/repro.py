@@ -11,8 +11,8 @@ from string import Template
 from torchport.files import write_atomically
 from torchport.targets.base import Repro
 from torchport.targets.candle import rust
-from torchport.targets.candle.build import shared_runtime
-from torchport.targets.candle.project import crate_name, format_rust
+from torchport.targets.candle.build import shared_crates
+from torchport.targets.candle.project import AUDIO, RUNTIME, crate_name, format_rust
 from torchport.trace.plan import input_key, output_keys
 from torchport.trace.reading import Trace
 
@@ -65,8 +65,9 @@ _CARGO = '''\
 def cargo(here, *arguments):
     """cargo in ./rust, with what torchport has built on this machine already, where it has."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchport"
-    runtime = cache / "runtime" / "$digest" / "torchport-runtime"
-    built = ["--config", f'paths=["{runtime}"]'] if runtime.is_dir() else []
+    shared = cache / "runtime" / "$digest"
+    crates = [str(shared / name) for name in $crates if (shared / name).is_dir()]
+    built = ["--config", f"paths={crates}"] if crates else []
     environment = {"CARGO_TARGET_DIR": str(cache / "target"), **os.environ}
     command = ["cargo", arguments[0], *built, *arguments[1:]]
     return subprocess.run(command, cwd=here / "rust", env=environment, stdout=subprocess.PIPE, text=True)
@@ -108,7 +109,10 @@ def write_repro(
     shutil.copyfile(golden, _made(folder / "tests" / "repro.safetensors"))
     test = folder / "tests" / "repro.rs"
     write_atomically(test, format_rust(_test(project, config, golden, limits, is_plain)))
-    source = Template(_CARGO).substitute(digest=shared_runtime().parent.name, names=list(project.inputs))
+    crates = [name for name in (RUNTIME, AUDIO) if (folder / name).is_dir()]
+    source = Template(_CARGO).substitute(
+        digest=shared_crates().name, crates=crates, names=list(project.inputs)
+    )
     return Repro(source, "cargo", test, "Rust test")
 
 

@@ -295,6 +295,8 @@ class _Writer:
             runtime.append(f"nn::{{{', '.join(nn_items)}}}")
         yield f"use candle::{{{', '.join(sorted(candle))}}};"
         yield "use candle_nn::VarBuilder;"
+        if re.search(r"\baudio::", text):
+            yield "use torchport_audio as audio;"
         if runtime:
             yield f"use torchport_runtime::{{{', '.join(runtime)}}};"
 

@@ -20,6 +20,7 @@ from torchport.targets.candle.ops import (
     recurrent,
     reduce,
     shape,
+    sound,
     special,
     stages,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "recurrent",
     "reduce",
     "shape",
+    "sound",
     "special",
     "stages",
 ]

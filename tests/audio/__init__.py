@@ -1,0 +1,1 @@
+"""The audio crate: every transform beside torch and torchaudio."""
