@@ -14,6 +14,7 @@ from . import page, row
 from .campaign import EVERYTHING, Amount, run
 from .corners import corners
 from .database import entries
+from .direct import direct
 
 VERDICTS = "verdicts.jsonl"
 
@@ -41,7 +42,7 @@ def main() -> None:
     if options.page:
         return _write(row.load(folder / VERDICTS for folder in options.page), options.scope)
     names = options.only.split(",") if options.only else None
-    own = [sample for sample in corners() if names is None or sample.name in names]
+    own = [sample for sample in (*corners(), *direct()) if names is None or sample.name in names]
     known = [entry for entry in entries() if names is None or entry.name in names]
     if options.part:
         index, count = map(int, options.part.split("/"))

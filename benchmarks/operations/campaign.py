@@ -151,7 +151,12 @@ class _Rows:
         if missing := sorted(set(operations) - OPS.keys()):
             self.settled.append(_row(item.sample, "not mapped", " ".join(missing), operations))
             return False
-        written = write(captured)
+        try:
+            written = write(captured)
+        except Exception as error:  # A conversion that ends in an error is a fault like a wrong answer.
+            reason = f"the conversion ends: {type(error).__name__}: {error}"
+            self.settled.append(_row(item.sample, "wrong", reason, operations))
+            return False
         if written.refused:
             reason = "; ".join(f"{operation}: {why}" for operation, why in written.refused)
             self.settled.append(_row(item.sample, "refused", reason, operations))

@@ -10,6 +10,7 @@ from itertools import islice
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torchport.capture import graph as g
 from torchport.capture.export import export
@@ -87,8 +88,12 @@ def _captured(samples: Sequence[Sample]) -> list[Captured | str]:
 def _traced(sample: Sample) -> int | str:
     """How many tensors a sample gives, or why it cannot be traced."""
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-            return len(results(sample.call(*[mode.from_tensor(tensor) for tensor in sample.tensors])))
+        with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()) as mode:
+            return len(
+                results(
+                    sample.call(*[mode.from_tensor(tensor, static_shapes=True) for tensor in sample.tensors])
+                )
+            )
     except Exception as error:  # whatever an operation raises
         return _said(error)
 

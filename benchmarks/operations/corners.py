@@ -29,6 +29,7 @@ def corners() -> Iterator[Sample]:
         _products,
         _ties,
         _conversions,
+        _ranks,
         _refused,
     ):
         for number, (name, function, *args) in enumerate(make()):
@@ -204,6 +205,29 @@ def _conversions() -> _Made:
     for dtype in _INTEGERS:
         for to in (*_FLOATS, *_INTEGERS, torch.bool, torch.int16):
             yield "to", lambda x, t=to: x.to(t), x.to(dtype)
+
+
+def _ranks() -> _Made:
+    near = torch.tensor([2**53, 2**53 + 1, 2**53 + 1, 2**53 + 2])
+    yield "mode", lambda x: x.mode(), near
+    yield "mode", lambda x: x[:, None].mode(0), near
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        nothing = torch.zeros(0, 3, dtype=dtype)
+        yield "median", torch.median, nothing
+        yield "nanmedian", torch.nanmedian, nothing
+        x, source = torch.tensor(3, dtype=dtype), torch.tensor(5, dtype=dtype)
+        for way in ("mean", "prod", "amax"):
+            yield (
+                "index_reduce",
+                lambda x, y, i, w=way: x.index_reduce(0, i, y, w),
+                x,
+                source,
+                torch.tensor([0]),
+            )
+    nothing = torch.zeros(0, 6)
+    yield "narrow", lambda x: x.narrow(1, 2, 3) + 1, nothing
+    yield "select", lambda x: x[:, 4] * 2, nothing
+    yield "chunk", lambda x: [part.relu() for part in x.chunk(2, 1)], nothing
 
 
 def _refused() -> _Made:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torchport.targets.candle.registry import OPS
 
+from .direct import ELSEWHERE
 from .expected import EXPECTED, expected
 from .row import Row
 
@@ -49,6 +50,7 @@ def write(rows: Sequence[Row], scope: str) -> str:
                 *_figures(rows),
                 *_failures(rows),
                 *_refusals(rows),
+                *_elsewhere(),
                 *_operations(rows),
             ]
         )
@@ -59,6 +61,11 @@ def write(rows: Sequence[Row], scope: str) -> str:
 def listed(text: str) -> set[str]:
     """The operations that a page lists."""
     return set(re.findall(r"^\| `((?!torch\.)\w+\.[\w.]+)` \|", text, re.MULTILINE))
+
+
+def uncovered(text: str) -> set[str]:
+    """The operations that a page lists and no sample of it has, but for those that none can have."""
+    return set(re.findall(r"^\| `([\w.]+)` \| 0 \| 0 \| 0 \|$", text, re.MULTILINE)) - ELSEWHERE.keys()
 
 
 def relisted(text: str) -> str:
@@ -136,6 +143,16 @@ def _refusals(rows: Sequence[Row]) -> Iterator[str]:
     for text, count in sorted(counts.items()):
         operation, _, reason = text.partition(": ")
         yield f"| {operation} | {reason.replace('|', '/')} | {count} |"
+    yield ""
+
+
+def _elsewhere() -> Iterator[str]:
+    yield "## In no sample"
+    yield ""
+    yield "| operation | reason |"
+    yield "|---|---|"
+    for operation, reason in sorted(ELSEWHERE.items()):
+        yield f"| {operation} | {reason} |"
     yield ""
 
 

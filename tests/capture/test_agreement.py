@@ -38,6 +38,31 @@ def test_values_that_are_not_finite_agree_by_place() -> None:
     assert capture.truth["Log"].isfinite().all()
 
 
+def test_a_graph_that_cannot_be_run_where_the_model_can_is_refused() -> None:
+    class Norm(nn.BatchNorm1d):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.train()  # Then torch takes no rows at all, and what the graph has for it does not.
+            return super().forward(x)
+
+    with pytest.raises(TorchportError, match="TP0203.*cannot be run on these inputs"):
+        record(Norm(4), torch.zeros(0, 4))
+
+
+def test_a_buffer_that_is_returned_is_recorded_as_it_was_returned() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.tensor(0))
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            self.calls += 1
+            return x * 2, self.calls
+
+    capture = record(Counter(), torch.zeros(2, 4))
+    root = capture.plan.calls[capture.plan.root]
+    assert [int(capture.golden[capture.plan.resolve(key)].sum()) for key in root.outputs] == [0, 1]
+
+
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(sorted(LAYERS)), min_size=1, max_size=6), st.integers(1, 3))
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from torch import nn
 
 from torchport.capture.fields import with_numbers
 from torchport.capture.rebuild import sizes_of
+from torchport.capture.spec import load_spec
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -116,6 +117,12 @@ def tagger(
     return Tagger(words, width, tags, window), (torch.randint(0, 30, (2, 12)),)
 
 
+def _noted_tagger() -> tuple[nn.Module, Inputs]:
+    """The model of the factory, with its arguments noted, as any SPEC has them."""
+    subject = load_spec("tests.porting.resized_models:tagger")
+    return subject.model.eval(), (subject.args, {})
+
+
 @dataclass(frozen=True)
 class Case:
     """A model that is ported once, and the changes that are then made to its sizes, alone and together."""
@@ -131,6 +138,8 @@ class Case:
 
 def other(model: nn.Module, change: Mapping[str, Any]) -> nn.Module:
     """The model with other sizes and weights of its own."""
+    if isinstance(model, Tagger):
+        return tagger(**change)[0].eval()
     config = getattr(model, "config", None)
     if config is None:
         return type(model)(**with_numbers(sizes_of(model), change)).eval()
@@ -299,4 +308,5 @@ CASES = {
         lambda: (Patches(Shape()).eval(), ((torch.randn(2, 3, 16, 16),), {})),
         one_by_one(channels=12, growth=6, patch=8, classes=7, groups=4),
     ),
+    "tagger": Case(_noted_tagger, one_by_one(words=50, width=24, tags=11, window=5)),
 }

@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 from torchport.capture.graph import Dim, Graph, Input
 from torchport.capture.source import user_line
 from torchport.capture.state import copied, state_kept
-from torchport.capture.torch_internals import pytree
+from torchport.capture.torch_internals import pytree, storage_id
 from torchport.errors import CaptureError
 
 
@@ -48,7 +48,7 @@ def _run(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
     inputs = copied((args, dict(kwargs)))
     try:
         with state_kept(model):
-            return model(*inputs[0], **inputs[1])
+            return _apart(model, model(*inputs[0], **inputs[1]))
     except Exception as error:
         raise CaptureError(
             "TP0201",
@@ -56,6 +56,14 @@ def _run(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
             where=user_line(error),
             fix="run model(*args, **kwargs) in Python until it works, then record it",
         ) from error
+
+
+def _apart(model: torch.nn.Module, result: Any) -> Any:
+    """A result in memory of its own: what the model keeps in its buffers is put back after the run."""
+    kept = {storage_id(tensor) for tensor in model.buffers()}
+    return pytree.tree_map_only(
+        torch.Tensor, lambda tensor: tensor.clone() if storage_id(tensor) in kept else tensor, result
+    )
 
 
 def must_be_recordable(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

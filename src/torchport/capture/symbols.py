@@ -87,7 +87,11 @@ def usual_axes(tensor: torch.Tensor) -> tuple[int, ...]:
     """The axes that are left free if nobody asks: the batch, and the length of token ids."""
     if tensor.ndim == 0:
         return ()
-    return (0, 1) if tensor.ndim == 2 and not tensor.is_floating_point() else (0,)
+    return (0, 1) if _may_be_ids(tensor) else (0,)
+
+
+def _may_be_ids(tensor: torch.Tensor) -> bool:
+    return tensor.ndim == 2 and not tensor.is_floating_point() and not tensor.is_complex()
 
 
 def choose_axes(inputs: Mapping[str, Any], wish: Wish | None) -> Wish:
@@ -225,7 +229,7 @@ def with_examples(graph: Graph, inputs: Sequence[torch.Tensor]) -> Graph:
 def _symbol_name(tensor: torch.Tensor, axis: int, input_name: str, taken: set[str]) -> str:
     if axis == 0:
         label = "batch"
-    elif axis == 1 and tensor.ndim == 2 and not tensor.is_floating_point():
+    elif axis == 1 and _may_be_ids(tensor):
         label = "seq_len"
     else:
         label = f"{re.sub(r'[^0-9a-z]+', '_', input_name.lower()).strip('_') or 'input'}_dim{axis}"

@@ -71,7 +71,15 @@ def with_values(
         )
 
     plain = machine(keep, False)
-    must_agree(graph, plain.run(inputs), eager)
+    try:
+        outputs = plain.run(inputs)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:  # what operations of torch raise
+        raise CaptureError(
+            "TP0203",
+            f"the captured graph cannot be run on these inputs, on which the model runs: {error}",
+            fix="give inputs of sizes that are more like those that the model was captured with",
+        ) from error
+    must_agree(graph, outputs, eager)
     if truth:
         machine(put_back, True).run(inputs)
         _as_their_nodes(graph, plan, distances)

@@ -338,3 +338,45 @@ class FreeAxesAreSqueezed(nn.Module):
 
     def forward(self, self_: Tensor) -> Tensor:
         return self_.unsqueeze(-1).sum(-1).squeeze(-1) + self_.shape[1]
+
+
+# inputs and state
+
+
+@case(lambda batch, length: ())
+class TakesNothing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-1, 1, 12).view(3, 4))
+
+    def forward(self) -> Tensor:
+        return self.weight @ self.weight.t()
+
+
+@case(lambda batch, length: (torch.polar(torch.ones(batch, 4), matrix(batch, 4)[0]),))
+class TakesComplexNumbers(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.real + 1, x * x
+
+
+@case()
+class GivesItsCounter(nn.Module):
+    """What is returned is the buffer itself, which is put back after the model has run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.calls += 1
+        return x * self.calls, self.calls
+
+
+@case()
+class PartsOfNoElements(nn.Module):
+    """No row is chosen, so that a view of the last columns would begin behind the storage."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        chosen = x[x[:, 0] > 9]
+        first, last = chosen.chunk(2, dim=-1)
+        return x.relu(), first * last + 1, chosen[:, 1:] * 2, chosen[:, 3], nn.functional.glu(chosen).sum(0)

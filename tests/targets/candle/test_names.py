@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks import zoo
 from tests.porting.resized_models import Decoder, Patches, Shape, tagger
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
@@ -163,11 +164,29 @@ def test_a_hint_that_fits_nothing_is_refused(hint: int | float | list[str]) -> N
         generate(captured(Plain(), torch.zeros(2, 5)), hints={"hidden": hint})
 
 
+def only_equal(graph: Graph) -> list[str]:
+    """The names whose reason is no more than an equal value."""
+    found = []
+    for name in generate(graph).names:
+        _, holds, values = name.reason.partition("sizes of the model: ")
+        if not holds and "is what the model takes or gives" not in name.reason:
+            found.append(f"{name.expression} in {name.layer}: {name.reason}")
+        if holds and len(set(values.split(", "))) == 1:
+            found.append(f"{name.expression} in {name.layer}: the same at all sizes: {values}")
+    return found
+
+
 def test_each_name_has_a_reason_that_is_not_its_value() -> None:
     for graph in (
         captured(Decoder(), torch.zeros(2, 9, dtype=torch.int64)),
         captured(Plain(), torch.zeros(2, 5)),
         captured(tagger()[0], torch.zeros(2, 12, dtype=torch.int64)),
     ):
-        for name in generate(graph).names:
-            assert "sizes of the model" in name.reason or "is what the model takes or gives" in name.reason
+        assert generate(graph).names and only_equal(graph) == []
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("entry", sorted(zoo.ZOO))
+def test_no_name_in_the_zoo_is_only_an_equal_value(entry: str) -> None:
+    subject = load_spec(f"benchmarks.zoo:{entry}")
+    assert only_equal(record(subject.model, subject.args, subject.kwargs).graph) == []

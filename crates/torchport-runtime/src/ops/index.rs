@@ -21,7 +21,7 @@ pub fn slice(x: &Tensor, dim: usize, start: i64, end: i64, step: usize) -> Resul
     }
     let (first, len) = slice_bounds(x.dim(dim)?, start, end, step);
     if step == 1 {
-        return x.narrow(dim, first, len);
+        return narrow(x, dim, first, len);
     }
     let mut dims = x.dims().to_vec();
     let mut strides = signed_strides(x);
@@ -31,10 +31,19 @@ pub fn slice(x: &Tensor, dim: usize, start: i64, end: i64, step: usize) -> Resul
     copy_strided("slice", x, &dims, &strides, shift)
 }
 
+/// `x.narrow(dim, first, len)`, which in candle is a view that may begin behind the storage where nothing is in it, and
+/// then cannot be read.
+pub fn narrow(x: &Tensor, dim: usize, first: usize, len: usize) -> Result<Tensor> {
+    let part = x.narrow(dim, first, len)?;
+    match part.elem_count() {
+        0 => Tensor::zeros(part.shape(), x.dtype(), x.device()),
+        _ => Ok(part),
+    }
+}
+
 /// `x[..., index, ...]` at `dim`; the dimension goes.
 pub fn select(x: &Tensor, dim: usize, index: i64) -> Result<Tensor> {
-    x.narrow(dim, wrap_index("select", index, x.dim(dim)?)?, 1)?
-        .squeeze(dim)
+    narrow(x, dim, wrap_index("select", index, x.dim(dim)?)?, 1)?.squeeze(dim)
 }
 
 pub(crate) fn wrap_index(op: &str, index: i64, size: usize) -> Result<usize> {

@@ -89,7 +89,7 @@ pub use fft::*;
 pub use functions::*;
 pub use grid_sample::{grid_sample, Border, Sampling};
 pub use grouped::grouped_mm;
-pub use index::{embedding, gather, index_select, select, slice};
+pub use index::{embedding, gather, index_select, narrow, select, slice};
 pub use linalg::{
     cholesky, cholesky_solve, det, inverse, lu_factor, lu_unpack, matrix_exp, qr, slogdet, solve,
     solve_triangular,

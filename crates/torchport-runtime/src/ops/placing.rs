@@ -40,6 +40,10 @@ pub fn index_reduce(
     gathering: Gathering,
     include_self: bool,
 ) -> Result<Tensor> {
+    if x.rank() == 0 {
+        let (x, source) = (x.reshape(1)?, source.reshape(1)?);
+        return index_reduce(&x, 0, index, &source, gathering, include_self)?.reshape(());
+    }
     let mut shape = vec![1; x.rank()];
     shape[dim] = index.elem_count();
     let index = index.reshape(shape)?.broadcast_as(source.shape())?;

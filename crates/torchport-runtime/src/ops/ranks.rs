@@ -1,6 +1,6 @@
 //! Elements by their rank along a dimension: the k-th, the median, the most frequent.
 
-use super::{contiguous, gather, isnan, sort, sum, to_dtype};
+use super::{contiguous, full, gather, isnan, sort, sum, to_dtype};
 use candle::{bail, DType, Result, Tensor};
 
 /// The element at place `k` (from 1) in ascending order along `dim`, and its index (i64).
@@ -24,6 +24,28 @@ pub fn median(x: &Tensor, dim: usize, keepdim: bool) -> Result<(Tensor, Tensor)>
 /// Like `median`, of the elements that are numbers.
 pub fn nanmedian(x: &Tensor, dim: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
     middle(x, dim, keepdim, false)
+}
+
+/// The median of all elements. That of none is not a number, or the least integer.
+pub fn median_of_all(x: &Tensor) -> Result<Tensor> {
+    middle_of_all(x, true)
+}
+
+/// Like `median_of_all`, of the elements that are numbers.
+pub fn nanmedian_of_all(x: &Tensor) -> Result<Tensor> {
+    middle_of_all(x, false)
+}
+
+fn middle_of_all(x: &Tensor, nan_wins: bool) -> Result<Tensor> {
+    if x.elem_count() == 0 {
+        let none = if x.dtype().is_float() {
+            f64::NAN
+        } else {
+            f64::MIN
+        };
+        return full(&[], none, x.dtype(), x.device());
+    }
+    Ok(middle(&x.flatten_all()?, 0, false, nan_wins)?.0)
 }
 
 fn middle(x: &Tensor, dim: usize, keepdim: bool, nan_wins: bool) -> Result<(Tensor, Tensor)> {
@@ -65,14 +87,18 @@ pub fn mode(x: &Tensor, dim: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
         bail!("mode: no elements along dimension {dim} of {:?}", x.dims())
     }
     let (values, order) = sort(&contiguous(&x.transpose(dim, last)?)?, last, false)?;
-    let wide = to_dtype(&values, DType::F64)?
+    // In their own dtype, for large integers are not exact in floating point.
+    let repeats = values
+        .narrow(last, 1, len - 1)?
+        .eq(&values.narrow(last, 0, len - 1)?)?
         .flatten_all()?
-        .to_vec1::<f64>()?;
+        .to_vec1::<u8>()?;
+    let rows = values.elem_count() / len;
     let mut places = vec![];
-    for row in wide.chunks(len) {
+    for row in 0..rows {
         let (mut best, mut most, mut run) = (0, 0, 0);
         for i in 0..len {
-            run = if i > 0 && row[i] == row[i - 1] {
+            run = if i > 0 && repeats[row * (len - 1) + i - 1] == 1 {
                 run + 1
             } else {
                 1

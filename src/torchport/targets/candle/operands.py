@@ -10,7 +10,7 @@ from torchport.capture import graph as g
 from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args, shown
 from torchport.targets.candle.body import Unsupported
-from torchport.targets.candle.code import Code, call, code, slice_of
+from torchport.targets.candle.code import Code, Piece, call, code, slice_of
 from torchport.targets.candle.emit import Emitter
 from torchport.targets.candle.sizes import may_be_negative
 
@@ -121,6 +121,22 @@ def numbers(e: Emitter, values: list[int], role: str) -> Code:
 def is_read(e: Emitter, a: Args, index: int) -> bool:
     """Whether anything reads one of an operation's several outputs."""
     return e.times_read(g.Ref(a.node.name, index)) > 0
+
+
+def part(e: Emitter, ref: g.Ref, dim: int, start: Piece, size: g.Dim, role: str | None = "size") -> Code:
+    """Elements of a tensor that lie next to each other on an axis.
+
+    A view of candle into a tensor without elements may begin behind its storage, and then it cannot be read.
+    """
+    length = e.size(size, role)
+    if not may_be_empty(e, ref):
+        return e.receiver(ref).method("narrow", dim, start, length)
+    return call("ops::narrow", e.ref(ref), dim, start, length)
+
+
+def may_be_empty(e: Emitter, ref: g.Ref) -> bool:
+    """Whether a tensor has no elements, or a number of them that depends on data."""
+    return any(dim == 0 or g.symbols_of(dim) & e.graph.measured for dim in e.meta(ref).shape)
 
 
 def operand(e: Emitter, arg: g.Arg, dtype: str, like: g.Ref) -> Code:

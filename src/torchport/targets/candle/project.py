@@ -168,7 +168,7 @@ def _main(generated: Generated, crate: str) -> str:
         text = text.replace(
             "use candle::{DType, Device, Result};", "use candle::{DType, Device, Module, Result};"
         )
-    return text
+    return text if generated.inputs else text.replace("|inputs|", "|_|")
 
 
 def _inputs(generated: Generated) -> str:

@@ -140,6 +140,9 @@ def _operation(e: Emitter, node: g.Node) -> list[Code] | Several:
     if isinstance(result, Several):
         return result
     outputs = [result] if isinstance(result, Code) else result
+    for index in range(len(outputs), len(node.outputs)):
+        if e.times_read(g.Ref(node.name, index)) > 0:
+            return _todo(e, node, f"its result {index} is read, which is not computed")
     if e.checks == "ops" and len(outputs) == 1:
         return [code('check!(self.probe, "{}", {})?', node.name, outputs[0])]
     return outputs

@@ -6,7 +6,7 @@ from functools import partial
 
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported
-from torchport.targets.candle.code import Code, call, code
+from torchport.targets.candle.code import Code, call
 from torchport.targets.candle.emit import Emitter
 from torchport.targets.candle.operands import axis
 from torchport.targets.candle.registry import Several, op, register, rows
@@ -35,14 +35,7 @@ def kthvalue(e: Emitter, a: Args) -> Several:
     return Several(call("ops::kthvalue", e.ref(a["self"]), e.size(a["k"], "k"), dim, a["keepdim"]))
 
 
-def _of_all(e: Emitter, a: Args, name: str) -> Code:
-    """The median of all elements."""
-    flat = e.receiver(a["self"]).method("flatten_all").borrowed
-    return code("{}.0", call(f"ops::{name}", flat, 0, False))
-
-
-for _name in ("median", "nanmedian"):
-    register(f"aten.{_name}.default", partial(_of_all, name=_name))
+rows({f"aten.{_name}.default": f"ops::{_name}_of_all({{self}})?" for _name in ("median", "nanmedian")})
 
 
 @op("aten.repeat_interleave.self_Tensor")

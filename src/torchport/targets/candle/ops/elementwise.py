@@ -10,7 +10,7 @@ from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, as_code, call, optional, tuple_of
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.operands import cast, converted, dtype_word, integer, number, same_dtype
+from torchport.targets.candle.operands import cast, converted, dtype_word, integer, number, part, same_dtype
 from torchport.targets.candle.registry import op, register, rows
 
 _FLOAT_UNARY = """
@@ -114,10 +114,9 @@ def glu(e: Emitter, a: Args) -> Code:
     axis = a["dim"] % e.meta(a["self"]).rank
     size = e.meta(a["self"]).shape[axis]
     e.name_if_expression(a["self"])
-    x = e.receiver(a["self"])
-    half = e.size(g.Sym(("floordiv", size.expr, 2)) if isinstance(size, g.Sym) else size // 2, None)
-    gate = call("ops::sigmoid", x.method("narrow", axis, half, half).borrowed)
-    return call("ops::mul", x.method("narrow", axis, 0, half).borrowed, gate.borrowed)
+    half = g.Sym(("floordiv", size.expr, 2)) if isinstance(size, g.Sym) else size // 2
+    gate = call("ops::sigmoid", part(e, a["self"], axis, e.size(half, None), half, None).borrowed)
+    return call("ops::mul", part(e, a["self"], axis, "0", half, None).borrowed, gate.borrowed)
 
 
 @op("aten.rrelu_with_noise_functional.default")

@@ -11,7 +11,7 @@ from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, Piece, call, optional, slice_of
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.operands import axis, is_read, number, operand
+from torchport.targets.candle.operands import axis, is_read, number, operand, part
 from torchport.targets.candle.registry import op, register, rows
 from torchport.targets.candle.sizes import may_be_negative
 
@@ -71,7 +71,7 @@ def slice_(e: Emitter, a: Args) -> Code:
     full = source[dim]
     if simple and isinstance(full, int) and isinstance(size, int) and start <= full:
         first = 0 if start == 0 else e.slot(start, "offset")
-        return e.receiver(a["self"]).method("narrow", dim, first, e.size(size))
+        return part(e, a["self"], dim, first, size)
     is_up_to_a_size = isinstance(size, g.Sym) and size == end and not may_be_negative(size.expr)
     if simple and start == 0 and is_up_to_a_size:
         return e.receiver(a["self"]).method("narrow", dim, 0, e.size(size))

@@ -6,7 +6,7 @@ from torchport.capture import graph as g
 from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.code import Code, call, code, joined, slice_of
 from torchport.targets.candle.emit import Emitter, shape_of
-from torchport.targets.candle.operands import axes, axis, cast, number
+from torchport.targets.candle.operands import axes, axis, cast, number, part
 from torchport.targets.candle.registry import op, rows
 
 rows(
@@ -138,14 +138,13 @@ def split(e: Emitter, a: Args) -> list[Code]:
     a.ignore("split_size", "split_sizes")
     dim = axis(a["dim"], e.meta(a["self"]).rank)
     e.name_if_expression(a["self"])
-    source = e.receiver(a["self"])
     offset: g.Dim = 0
     pieces = []
     for meta in a.node.outputs:
         assert meta is not None
         size = meta.shape[dim]
         start = "0" if offset == 0 else e.size(offset, "offset")
-        pieces.append(source.method("narrow", dim, start, e.size(size, "size")))
+        pieces.append(part(e, a["self"], dim, start, size))
         offset = g.added(offset, size)
     return pieces
 
