@@ -2,6 +2,7 @@
 //! layers that know their own path, and a checker that follows a run along what PyTorch computed.
 
 pub mod check;
+pub mod gguf;
 pub mod inputs;
 pub mod nn;
 pub mod ops;

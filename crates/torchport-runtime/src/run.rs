@@ -1,8 +1,10 @@
 //! The command line of a ported model: run it on a file of tensors, or record it along a golden trace.
 
 use crate::check::{panic_message, said, write_tensors, Checker, Mode, Stopped};
+use crate::gguf::open_weights;
 use crate::inputs::{described, read_inputs, Input};
-use candle::{bail, Device, Result, Tensor};
+use candle::{bail, DType, Device, Result, Tensor};
+use candle_nn::VarBuilder;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe, Location};
 use std::path::PathBuf;
 
@@ -89,6 +91,11 @@ impl Options {
             _ => bail!("--check and --record go together\n{USAGE}"),
         }
         Ok(options)
+    }
+
+    /// The weights, from a safetensors or a GGUF file.
+    pub fn weights(&self, dtype: DType, device: &Device) -> Result<VarBuilder<'static>> {
+        open_weights(&self.weights, dtype, device)
     }
 
     /// Reads a JSON file into the model's `Config`.

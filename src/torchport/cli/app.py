@@ -17,6 +17,7 @@ from torchport.cli.marble import app as marble
 from torchport.cli.minify import minify
 from torchport.cli.ops import ops
 from torchport.cli.port import port
+from torchport.cli.quantize import quantize
 from torchport.cli.record import record
 from torchport.cli.report import report
 from torchport.cli.todos import todos
@@ -61,6 +62,7 @@ _COMMANDS = (
     report,
     tui,
     minify,
+    quantize,
     diff,
     record,
     codegen,

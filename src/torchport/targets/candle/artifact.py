@@ -6,6 +6,7 @@ be watched, so `checked` has the same code with them, which is what the proof ru
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,8 @@ PROGRAM = Path("src") / "main.rs"
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 _FACTS = "facts.json"
+_IN_BLOCKS = frozenset(("torch.nn.modules.linear.Linear", "torch.nn.modules.sparse.Embedding"))
+"""The classes that become layers of the runtime crate which can hold their weight in blocks."""
 
 
 class Facts(BaseModel):
@@ -71,6 +74,8 @@ class CandleArtifact:
     """Where the program is, once it is built."""
     data: Path | None = field(default=None, repr=False)
     """Where config and weights are, if they are not those of the project."""
+    weights: Path | None = field(default=None, repr=False)
+    """The file with the weights, if it is another."""
 
     @property
     def source(self) -> Path:
@@ -94,7 +99,7 @@ class CandleArtifact:
 
     @property
     def stored(self) -> Path | None:
-        return (self.data or self.watched) / WEIGHTS
+        return self.weights or (self.data or self.watched) / WEIGHTS
 
     @property
     def facts(self) -> Facts | None:
@@ -149,7 +154,10 @@ class CandleArtifact:
             raise BuildError(
                 "TP0502", f"{self.folder} was not built before it is run", where=str(self.folder)
             )
-        stopped = running.run(self.program, self.data or self.watched, golden, mode, record, self.name)
+        place = self.data or self.watched
+        stopped = running.run(
+            self.program, self.weights or place / WEIGHTS, place / CONFIG, golden, mode, record, self.name
+        )
         if stopped is None or stopped.todo is None:
             return stopped
         return stopped.model_copy(update={"todo": self._as_generated(stopped.todo)})
@@ -173,6 +181,17 @@ class CandleArtifact:
         write_atomically(place / CONFIG, json.dumps({**config, **others}, indent=2) + "\n")
         write_tensors(place / WEIGHTS, StoredWeights(graph, weights, place), {"format": "pt"})
         return replace(self, data=place)
+
+    def on_weights(self, file: Path) -> CandleArtifact:
+        return replace(self, weights=file)
+
+    @property
+    def code_digest(self) -> str:
+        return "" if self.program is None else hashlib.sha256(self.program.read_bytes()).hexdigest()
+
+    def multiplies_blocks(self, graph: Graph, weight: str) -> bool:
+        readers = [module for module in graph.modules.values() if weight in module.params.values()]
+        return all(reader.type in _IN_BLOCKS and len(reader.nodes) == 1 for reader in readers)
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
         facts = self.facts

@@ -66,7 +66,6 @@ MAIN_RS = """\
 //! Runs {model} on the tensors of a file: `cargo run -- inputs.safetensors outputs.safetensors`.
 
 use candle::{{DType, Device, Result}};
-use candle_nn::VarBuilder;
 use {crate}::model::{{Config, {model}}};
 use torchport_runtime::run::Options;
 
@@ -74,11 +73,7 @@ fn main() -> Result<()> {{
     let options = Options::parse()?;
     let device = Device::Cpu;
     let config: Config = options.read_config()?;
-    // Safety: the file is only mapped, and nothing else writes to it meanwhile.
-    let vb = unsafe {{
-        VarBuilder::from_mmaped_safetensors(&[&options.weights], DType::F32, &device)?
-    }};
-    let model = {model}::new(&config, vb)?;
+    let model = {model}::new(&config, options.weights(DType::F32, &device)?)?;
     let inputs = {inputs};
     options.run(&inputs, &device, |inputs| {{
         {call}

@@ -13,13 +13,14 @@ from torchport.errors import DiskError, RunError
 from torchport.targets.base import Mode, Stopped, Todo
 
 
-def run(program: Path, folder: Path, trace: Path, mode: Mode, record: Path, name: str) -> Stopped | None:
+def run(
+    program: Path, weights: Path, config: Path, trace: Path, mode: Mode, record: Path, name: str
+) -> Stopped | None:
     """Runs the port along a trace. Gives why it stopped, or None if it came to its end."""
     record.parent.mkdir(parents=True, exist_ok=True)
     record.unlink(missing_ok=True)
     stop_file(record).unlink(missing_ok=True)
-    command = [str(program), "--weights", str(folder / "model.safetensors")]
-    command += ["--config", str(folder / "config.json")]
+    command = [str(program), "--weights", str(weights), "--config", str(config)]
     command += ["--check", str(trace), "--mode", mode, "--record", str(record)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
@@ -29,7 +30,7 @@ def run(program: Path, folder: Path, trace: Path, mode: Mode, record: Path, name
         raise DiskError("TP0330", f"the disk is full while the port runs: {message}", where=str(record))
     if not record.is_file():
         raise RunError(
-            "TP0601", f"the port stopped before it computed anything: {message}", where=str(folder)
+            "TP0601", f"the port stopped before it computed anything: {message}", where=str(config.parent)
         )
     stop = read_stop(record)
     if stop is None:
