@@ -230,6 +230,11 @@ PORTS: dict[str, Explanation] = {
         "An importance has a number for each column of a matrix, finite and not negative.",
         "Give one number for each input of the layer.",
     ),
+    "TP0354": Explanation(
+        "packed weights cannot be read",
+        "Checkpoints of AWQ and GPTQ keep a matrix as qweight, qzeros and scales, whose shapes follow from each other.",
+        "See that the checkpoint is whole, and of 4 or 8 bits; the message names the layer.",
+    ),
     # Files of neuron graphs
     "TP0360": Explanation(
         "the file of a neuron graph cannot be opened",

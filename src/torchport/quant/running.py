@@ -19,6 +19,7 @@ from torchport.quant.planned import plan_for
 from torchport.quant.results import Drift, LeftAsFloats, Plan, QuantReport, SchemeDrift, Sensitivity
 from torchport.quant.sensitivity import choices_of, sensitivities
 from torchport.quant.storing import Importance, Mix, stored_bytes
+from torchport.targets.registry import DEFAULT
 
 REPORT = "quantization.json"
 
