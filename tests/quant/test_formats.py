@@ -107,7 +107,7 @@ def test_an_importance_that_cannot_be_is_refused(importance: np.ndarray, message
 
 
 def test_a_format_is_named_in_full() -> None:
-    assert format_called("Q4_K").name == "q4_k"
+    assert format_called("Q4_K") == "q4_k"
     for name in ("q4", "q4_k_m", ""):
         with pytest.raises(UsageError, match="there is no format"):
             format_called(name)

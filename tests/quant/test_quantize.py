@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ import pytest
 import torch
 
 from torchport.cli import main
+from torchport.errors import UsageError
 from torchport.porting.port import Port, port
 from torchport.quant.engine import Task, run_tasks
-from torchport.quant.formats import FORMATS, dequantise, quantise
+from torchport.quant.formats import FORMATS, dequantise, quantise, rounded
 from torchport.quant.measuring import known_importance, logits_drift, mix_of, subject_of
 from torchport.quant.results import QuantReport
 from torchport.quant.running import Asked, quantize_port
@@ -43,6 +46,10 @@ def net():
 """
 
 
+SCHEMES = ("q8_0", "q4_0", "q4_k+q8_0", "awq+q8_0")
+ASKED = Asked(schemes=SCHEMES, sensitivity=True, budget=25_000, by_importance=True)
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, cargo: str) -> Iterator[Port]:
     folder = tmp_path_factory.mktemp("quantize")
@@ -55,8 +62,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, cargo: str) -> Iterator[Port]
 
 @pytest.fixture(scope="module")
 def report(made: Port) -> QuantReport:
-    asked = Asked(schemes=("q8_0", "q4_0", "q4_k+q8_0"), sensitivity=True, budget=25_000, by_importance=True)
-    return quantize_port(made, asked, watch=lambda _: None)
+    return quantize_port(made, ASKED, watch=lambda _: None)
 
 
 def emulated(made: Port, mix: dict[str, str], importance: dict[str, Any]) -> torch.Tensor:
@@ -65,8 +71,7 @@ def emulated(made: Port, mix: dict[str, str], importance: dict[str, Any]) -> tor
     copy = type(made.model)()
     state = dict(made.model.state_dict())
     for name, form in mix.items():
-        blocks = quantise(name, state[name].numpy(), FORMATS[form], importance.get(name))
-        state[name] = torch.from_numpy(dequantise(blocks, FORMATS[form]))
+        state[name] = torch.from_numpy(rounded(name, state[name].numpy(), form, importance.get(name)))
     copy.load_state_dict(state)
     with torch.no_grad():
         return copy.eval()(torch.arange(24).reshape(2, 12))
@@ -112,6 +117,19 @@ def test_what_does_not_fit_takes_the_stand_in(report: QuantReport) -> None:
     assert formats == {"table": "q8_0", "fc1": "q8_0", "fc2": "q4_k", "head": "q8_0"}
 
 
+def test_awq_is_measured_as_the_floats_that_it_stands_for(report: QuantReport) -> None:
+    layers = {layer.layer: layer for layer in report.schemes[3].layers}
+    assert layers["fc2"].format == "awq" and layers["fc2"].note is not None and "floats" in layers["fc2"].note
+    assert layers["fc1"].format == "q8_0" and layers["fc1"].note is None
+    assert layers["fc2"].bytes == 64 * 256 * (4 + 20 / 128) / 8
+    plain = next(layer for layer in report.schemes[1].layers if layer.layer == "fc2")
+    assert (
+        layers["fc2"].own is not None
+        and plain.own is not None
+        and layers["fc2"].own.sqnr_db > plain.own.sqnr_db - 2
+    )
+
+
 def test_the_file_is_read_by_the_gguf_package(report: QuantReport, made: Port) -> None:
     assert report.schemes[1].file is not None
     tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(report.schemes[1].file).tensors}
@@ -139,8 +157,7 @@ def test_the_plan_keeps_to_its_bytes_and_beats_a_scheme_of_its_size(report: Quan
 
 def test_what_was_measured_is_not_measured_again(made: Port, report: QuantReport) -> None:
     said: list[str] = []
-    asked = Asked(schemes=("q8_0", "q4_0", "q4_k+q8_0"), sensitivity=True, budget=25_000, by_importance=True)
-    again = quantize_port(made, asked, watch=lambda event: said.append(str(event)))
+    again = quantize_port(made, ASKED, watch=lambda event: said.append(str(event)))
     assert again == report and not any(" of " in text and "q4_0" in text for text in said)
 
 
@@ -159,8 +176,28 @@ def test_local_jobs_give_results_in_the_order_of_the_tasks(made: Port) -> None:
         Task(str(made.files.path), f"only {name}", ((name, "q5_1"),), False, False)
         for name in subject.chosen.candidates
     ]
-    found = run_tasks(tasks, subject, None, jobs=3)
+    found = run_tasks(tasks, subject, {}, jobs=3)
     assert [drift.scheme for drift in found] == [task.scheme for task in tasks]
+
+
+@pytest.mark.zoo
+def test_ray_gives_the_same_table(made: Port, report: QuantReport, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        shutil.rmtree(made.files.path / "quant" / "measured")
+        again = quantize_port(made, replace(ASKED, engine="ray"), watch=lambda _: None)
+    finally:
+        ray.shutdown()
+    assert again == report
+
+
+def test_ray_that_is_missing_is_named(made: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchport.quant.engine.importlib.util.find_spec", lambda _: None)
+    asked = Asked(schemes=("q5_0",), engine="ray")
+    with pytest.raises(UsageError, match="ray, which is not installed") as caught:
+        quantize_port(made, asked, watch=lambda _: None)
+    assert caught.value.fix is not None and "torchport[ray]" in caught.value.fix
 
 
 # The command line
@@ -179,6 +216,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         (["--schemes", "q4"], "there is no format 'q4'"),
         (["--schemes", ""], "--schemes is empty"),
         (["--schemes", "f32"], "puts nothing in blocks"),
+        (["--schemes", "awq"], "its rows are looked up"),
         (["--schemes", "q4_k"], "cannot be q4_k: its rows have 64 weights"),
         (["--budget-mb", "1", "--max-drift", "0.1"], "do not go together"),
         (["--plot", "x.pdf"], "a plot is .html, .svg, .png"),

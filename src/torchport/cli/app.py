@@ -22,6 +22,7 @@ from torchport.cli.record import record
 from torchport.cli.report import report
 from torchport.cli.todos import todos
 from torchport.cli.tui import tui
+from torchport.cli.unpack import unpack
 
 # Plain help starts in half the time of the boxed one, and wraps as it is written.
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -63,6 +64,7 @@ _COMMANDS = (
     tui,
     minify,
     quantize,
+    unpack,
     diff,
     record,
     codegen,

@@ -27,7 +27,7 @@ from torchport.quant.results import SchemeDrift
 from torchport.quant.storing import Importance, digest_of
 
 Engine = Literal["local", "ray"]
-VERSION = 1
+VERSION = 2
 """Of what is kept: results of another are measured again."""
 
 
@@ -46,7 +46,7 @@ class Task:
 def run_tasks(
     tasks: Sequence[Task],
     subject: Subject,
-    importance: Importance | None,
+    importance: Importance,
     *,
     engine: Engine = "local",
     jobs: int | None = None,
@@ -68,7 +68,7 @@ def run_tasks(
 Run = Callable[[Sequence[Task]], Iterator[tuple[int, SchemeDrift]]]
 
 
-def _here(subject: Subject, importance: Importance | None, jobs: int | None) -> Run:
+def _here(subject: Subject, importance: Importance, jobs: int | None) -> Run:
     def one(task: Task) -> SchemeDrift:
         return _measured(task, subject, importance)
 
@@ -79,10 +79,17 @@ def _here(subject: Subject, importance: Importance | None, jobs: int | None) -> 
     return run
 
 
-def _measured(task: Task, subject: Subject, importance: Importance | None) -> SchemeDrift:
+def _measured(task: Task, subject: Subject, importance: Importance) -> SchemeDrift:
     keep = None if task.keep is None else Path(task.keep)
-    weights = importance if task.by_importance else None
-    return measure(subject, task.scheme, dict(task.mix), weights, keep=keep, by_layer=task.by_layer)
+    return measure(
+        subject,
+        task.scheme,
+        dict(task.mix),
+        importance,
+        by_importance=task.by_importance,
+        keep=keep,
+        by_layer=task.by_layer,
+    )
 
 
 def _on_ray(tasks: Sequence[Task]) -> Iterator[tuple[int, SchemeDrift]]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -12,17 +13,19 @@ from typing import NamedTuple
 import numpy as np
 
 from torchport.errors import QuantError, UsageError
-from torchport.quant import small_blocks, super_blocks
-from torchport.quant.gguf import TYPES
+from torchport.quant import awq, small_blocks, super_blocks
+from torchport.quant.gguf import TYPES, nbytes_of
 from torchport.quant.layout import RECORDS, Records
 from torchport.quant.rounding import Bytes, Floats
 
 AT_A_TIME = 1 << 18
 """Weights that are quantised at a time, so that what the search needs stays in the cache."""
+AWQ = "awq"
+"""The one format that is no blocks: what it stands for is stored as floats."""
 
 
 class Format(NamedTuple):
-    """A format: its name, and how blocks of it are made and read."""
+    """A format of blocks: its name, and how blocks of it are made and read."""
 
     name: str
     make: Callable[[Floats, Floats | None], Records]
@@ -71,26 +74,48 @@ FORMATS: dict[str, Format] = {
 }
 
 
-def format_called(name: str) -> Format:
+def format_called(name: str) -> str:
     """The format of a name in full, in whatever case."""
-    found = FORMATS.get(name.lower())
-    if found is None:
-        raise UsageError("TP0801", f"there is no format {name!r}", fix=f"Give one of {', '.join(FORMATS)}.")
-    return found
+    if name.lower() not in (*FORMATS, AWQ):
+        known = ", ".join((*FORMATS, AWQ))
+        raise UsageError("TP0801", f"there is no format {name!r}", fix=f"Give one of {known}.")
+    return name.lower()
 
 
-def why_not(form: Format, width: int) -> str | None:
+def why_not(form: str, width: int) -> str | None:
     """Why rows of a width cannot be in a format; None if they can."""
-    if width == 0 or width % form.size:
-        return f"its rows have {width} weights, which is no multiple of the {form.size} in a block of {form.name}"
+    size = awq.GROUP if form == AWQ else FORMATS[form].size
+    if width == 0 or width % size:
+        return f"its rows have {width} weights, which is no multiple of the {size} in a block of {form}"
     return None
+
+
+def bytes_in(form: str, shape: tuple[int, ...]) -> int:
+    """What a weight takes up in a format."""
+    if form == AWQ:
+        return math.ceil(math.prod(shape) * awq.BITS / 8)
+    return nbytes_of(form, shape)
+
+
+def rounded(name: str, rows: np.ndarray, form: str, importance: np.ndarray | None = None) -> Floats:
+    """The weights that are left of a matrix in a format."""
+    if form != AWQ:
+        return dequantise(quantise(name, rows, FORMATS[form], importance), FORMATS[form])
+    if (reason := why_not(AWQ, rows.shape[1])) is not None:
+        raise QuantError("TP0350", f"{name} cannot be {AWQ}: {reason}", where=name)
+    if importance is None:
+        raise QuantError("TP0353", f"{AWQ} needs the inputs of {name}, which are not known", where=name)
+    if not np.isfinite(rows).all():
+        raise QuantError("TP0350", f"{name} has weights that are NaN or infinite", where=name)
+    weights = _importance(name, importance, rows.shape[1])
+    return awq.quantise_awq(np.ascontiguousarray(rows, dtype=np.float32), weights).weights
 
 
 def quantise(name: str, rows: np.ndarray, form: Format, importance: np.ndarray | None = None) -> Bytes:
     """The blocks of a matrix, a row of bytes for each of its rows; `name` is what a message calls it."""
     if rows.ndim != 2:
         raise QuantError("TP0350", f"{name} has {rows.ndim} axes, and blocks are of rows", where=name)
-    if (reason := why_not(form, rows.shape[1])) is not None:
+    if (reason := why_not(form.name, rows.shape[1])) is not None:
         raise QuantError("TP0350", f"{name} cannot be {form.name}: {reason}", where=name)
     weights = None if importance is None else _importance(name, importance, rows.shape[1])
     step = max(1, AT_A_TIME // rows.shape[1])

@@ -21,8 +21,7 @@ from torchport.errors import QuantError, RunError, UsageError
 from torchport.parity.metrics import compare
 from torchport.porting.port import Port
 from torchport.quant.chosen import Candidate, Chosen, choose
-from torchport.quant.formats import FORMATS, Format, format_called, why_not
-from torchport.quant.gguf import nbytes_of
+from torchport.quant.formats import AWQ, bytes_in, format_called, why_not
 from torchport.quant.results import Drift, LayerDrift, Logits, SchemeDrift, decibels
 from torchport.quant.storing import Importance, Mix, error_of_weight, store, stored_bytes
 from torchport.runs.folder import RunFolder
@@ -68,7 +67,7 @@ def known_importance(subject: Subject) -> Importance:
         return importance_of(golden, subject.plan, subject.graph, subject.chosen)
 
 
-def formats_of(scheme: str) -> tuple[list[Format], bool]:
+def formats_of(scheme: str) -> tuple[list[str], bool]:
     """The formats of a scheme, and whether weights that fit none of them stay floats."""
     *names, last = scheme.lower().split("+")
     forms = [format_called(name) for name in (names if last == FLOATS else [*names, last])]
@@ -82,33 +81,44 @@ def mix_of(scheme: str, chosen: Chosen) -> dict[str, str]:
     forms, may_be_floats = formats_of(scheme)
     mix = {}
     for name, candidate in chosen.candidates.items():
-        fitting = [form for form in forms if why_not(form, candidate.shape[1]) is None]
+        fitting = [form for form in forms if _why_not(form, candidate) is None]
         if fitting:
-            mix[name] = fitting[0].name
+            mix[name] = fitting[0]
         elif not may_be_floats:
-            stand_in = "q5_0" if why_not(FORMATS["q5_0"], candidate.shape[1]) is None else FLOATS
+            stand_in = "q5_0" if why_not("q5_0", candidate.shape[1]) is None else FLOATS
             raise QuantError(
                 "TP0350",
-                f"{name} cannot be {scheme}: {why_not(forms[-1], candidate.shape[1])}",
+                f"{name} cannot be {scheme}: {_why_not(forms[-1], candidate)}",
                 where=name,
                 fix=f"Name what to take for weights that do not fit, such as {scheme}+{stand_in}.",
             )
     return mix
 
 
+def _why_not(form: str, candidate: Candidate) -> str | None:
+    if form == AWQ and candidate.is_table:
+        return "its rows are looked up, and awq is for what is multiplied with"
+    return why_not(form, candidate.shape[1])
+
+
 def measure(
     subject: Subject,
     scheme: str,
     mix: Mix,
-    importance: Importance | None = None,
+    importance: Importance,
     *,
+    by_importance: bool = False,
     keep: Path | None = None,
     by_layer: bool = True,
 ) -> SchemeDrift:
-    """Runs the port with its weights in these formats; the file is kept at `keep`."""
+    """Runs the port with its weights in these formats; the file is kept at `keep`.
+
+    The importance of columns is used for blocks if `by_importance`; awq cannot do without.
+    """
+    used = {name: columns for name, columns in importance.items() if by_importance or mix.get(name) == AWQ}
     with TemporaryDirectory(prefix=".blocks-", dir=_scratch(subject)) as scratch:
         file = keep or Path(scratch) / "weights.gguf"
-        store(file, subject.graph.name, subject.weights, mix, importance)
+        store(file, subject.graph.name, subject.weights, mix, used)
         artifact = subject.artifact.on_weights(file)
         with Trace(subject.files.captured("trace")) as golden:
             chained = _run(artifact, subject, "chained", Path(scratch))
@@ -117,10 +127,10 @@ def measure(
                 layers: tuple[LayerDrift, ...] = ()
                 if by_layer:
                     with _run(artifact, subject, "lockstep", Path(scratch)) as lockstep:
-                        layers = tuple(_layers(subject, mix, importance or {}, golden, lockstep, chained))
+                        layers = tuple(_layers(subject, mix, used, golden, lockstep, chained))
     blocks = {name: subject.chosen.candidates[name] for name in mix}
     weights = sum(candidate.numel for candidate in blocks.values())
-    nbytes = sum(nbytes_of(mix[name], candidate.shape) for name, candidate in blocks.items())
+    nbytes = sum(bytes_in(mix[name], candidate.shape) for name, candidate in blocks.items())
     return SchemeDrift(
         scheme=scheme,
         bytes=stored_bytes(subject.weights, mix),
@@ -153,11 +163,17 @@ def _outputs(subject: Subject, golden: Trace, chained: Trace) -> tuple[Drift, Lo
     floats = [key for key in keys if golden.get(key).is_floating_point()]
     if not floats:
         raise QuantError("TP0350", "the model gives no floats, so that no drift of it can be measured")
-    drift = worst([_drift(golden, chained, key) for key in floats])
+    # One number for all outputs, so that schemes are compared by the same: which output is worst may change.
+    drift = Drift.of(compare(_in_a_row(golden, floats), _in_a_row(chained, floats)))
     tables = {candidate.shape[0] for candidate in subject.chosen.candidates.values() if candidate.is_table}
     names = dict(zip(keys, subject.graph.output_names, strict=False))
     spread = [key for key in floats if names.get(key) == "logits" or _is_over(golden.get(key), tables)]
     return drift, None if not spread else logits_drift(golden.get(spread[0]), chained.get(spread[0]))
+
+
+def _in_a_row(trace: Trace, keys: list[str]) -> torch.Tensor:
+    """The elements of several values."""
+    return torch.cat([trace.get(key).float().reshape(-1) for key in keys])
 
 
 def _is_over(tensor: torch.Tensor, tables: Iterable[int]) -> bool:
@@ -201,12 +217,12 @@ def _layers(
             weight=name,
             layer=candidate.layer,
             format=form,
-            bytes=nbytes_of(form, candidate.shape),
+            bytes=bytes_in(form, candidate.shape),
             weight_sqnr_db=decibels(signal, mean_square),
             weight_rmse=mean_square**0.5,
             own=_of(golden, lockstep, keys),
             chained=_of(golden, chained, keys),
-            note=_note(subject, candidate),
+            note=_note(subject, candidate, form),
         )
 
 
@@ -214,7 +230,9 @@ def _of(golden: Trace, candidate: Trace, keys: list[str]) -> Drift | None:
     return worst([_drift(golden, candidate, key) for key in keys]) if keys else None
 
 
-def _note(subject: Subject, candidate: Candidate) -> str | None:
+def _note(subject: Subject, candidate: Candidate, form: str) -> str | None:
+    if form == AWQ:
+        return "in the file as the floats that awq stands for, and multiplied as such"
     if subject.artifact.multiplies_blocks(subject.graph, candidate.name):
         return None
     return "in blocks in the file alone: made floats when it is loaded"

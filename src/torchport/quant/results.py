@@ -81,7 +81,7 @@ class SchemeDrift(_Frozen):
     bits: float
     """For a weight that is in blocks."""
     outputs: Drift
-    """The worst output of the model, chained."""
+    """Of all outputs of the model together, chained."""
     logits: Logits | None = None
     layers: tuple[LayerDrift, ...] = ()
     floats: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class QuantReport(_Frozen):
     """`unproven` if the port itself diverges, `missed` if no plan meets the drift that was asked for."""
     model: str
     float_bytes: int
-    port: Drift | None
+    port: Drift | None = None
     """Of the port without blocks."""
     schemes: tuple[SchemeDrift, ...] = ()
     sensitivity: tuple[Sensitivity, ...] = ()

@@ -16,7 +16,7 @@ from torchport.porting.port import Port, must_be_writable, port, safe_name
 from torchport.quant.engine import Engine, Task, run_tasks
 from torchport.quant.measuring import Subject, formats_of, known_importance, mix_of, subject_of
 from torchport.quant.planned import plan_for
-from torchport.quant.results import Drift, LeftAsFloats, Plan, QuantReport, SchemeDrift, Sensitivity
+from torchport.quant.results import LeftAsFloats, Plan, QuantReport, SchemeDrift, Sensitivity
 from torchport.quant.sensitivity import choices_of, sensitivities
 from torchport.quant.storing import Importance, Mix, stored_bytes
 from torchport.targets.registry import DEFAULT
@@ -87,16 +87,17 @@ def quantize_port(made: Port, asked: Asked, *, watch: Watcher) -> QuantReport:
     facts: dict[str, Any] = {
         "model": made.files.name,
         "float_bytes": stored_bytes(subject.weights, {}),
-        "port": None if proof.outputs is None else Drift.of(proof.outputs),
         "floats": tuple(left_as_floats(subject)),
     }
     if not proof.passed:
         note = "the port itself diverges, so that no drift of it can be laid to its weights: run `torchport check`"
         return _kept(QuantReport(status="unproven", notes=(note,), **facts), subject)
-    measuring = _Measuring(subject, asked, known_importance(subject) if asked.by_importance else {}, watch)
+    measuring = _Measuring(subject, asked, known_importance(subject), watch)
+    base = measuring.outputs([("floats", {})])[0].outputs
+    facts |= {"port": base}
     facts["schemes"] = tuple(measuring.schemes(mixes))
     if asked.sensitivity or asked.plans:
-        found = sensitivities(subject, measuring.outputs, measuring.base())
+        found = sensitivities(subject, measuring.outputs, base.mse)
         facts["sensitivity"] = tuple(found)
         if asked.plans:
             facts["plan"] = measuring.plan(found)
@@ -122,14 +123,10 @@ class _Measuring:
         """Only the drift of the outputs."""
         return self._run([self._task(name, mix, by_layer=False) for name, mix in mixes])
 
-    def base(self) -> float:
-        """The error of the port without blocks."""
-        return self.outputs([("floats", {})])[0].outputs.mse
-
     def plan(self, found: Sequence[Sensitivity]) -> Plan:
         floats = stored_bytes(self.subject.weights, dict.fromkeys(self.subject.chosen.candidates, "f32"))
         blocks = sum(4 * candidate.numel for candidate in self.subject.chosen.candidates.values())
-        choices = choices_of(self.subject, found, self.importance)
+        choices = choices_of(self.subject, found, self.importance, by_importance=self.asked.by_importance)
         return plan_for(
             choices,
             fixed_bytes=floats - blocks,

@@ -12,7 +12,7 @@ import numpy as np
 
 from torchport.errors import QuantError
 from torchport.quant.chosen import Candidate
-from torchport.quant.formats import FORMATS, dequantise, quantise, why_not
+from torchport.quant.formats import FORMATS, rounded, why_not
 from torchport.quant.gguf import nbytes_of
 from torchport.quant.measuring import Subject
 from torchport.quant.planning import Choice
@@ -52,11 +52,11 @@ def sensitivities(subject: Subject, measure: Measure, base: float) -> list[Sensi
 
 def probe_of(candidate: Candidate) -> str | None:
     """The format that a weight is probed in; None if its rows fit none."""
-    return next((form for form in PROBES if why_not(FORMATS[form], candidate.shape[1]) is None), None)
+    return next((form for form in PROBES if why_not(form, candidate.shape[1]) is None), None)
 
 
 def choices_of(
-    subject: Subject, found: Sequence[Sensitivity], importance: Importance
+    subject: Subject, found: Sequence[Sensitivity], importance: Importance, *, by_importance: bool
 ) -> Mapping[str, list[Choice]]:
     """What each weight would cost in each format that fits it, and as floats."""
     result: dict[str, list[Choice]] = {}
@@ -64,19 +64,25 @@ def choices_of(
         candidate = subject.chosen.candidates[one.weight]
         columns = importance.get(one.weight)
         rows = _sampled(subject.weights.read(one.weight).numpy())
-        probed = product_error(one.weight, rows, one.format, columns)
+        probed = product_error(one.weight, rows, one.format, columns, by_importance)
         result[one.weight] = [Choice("f32", nbytes_of("f32", candidate.shape), 0.0)]
         for form in FORMATS.values():
-            if why_not(form, candidate.shape[1]) is None:
-                share = product_error(one.weight, rows, form.name, columns) / probed if probed else 0.0
+            if why_not(form.name, candidate.shape[1]) is None:
+                share = (
+                    product_error(one.weight, rows, form.name, columns, by_importance) / probed
+                    if probed
+                    else 0.0
+                )
                 nbytes = nbytes_of(form.name, candidate.shape)
                 result[one.weight].append(Choice(form.name, nbytes, one.mse * share))
     return result
 
 
-def product_error(name: str, rows: np.ndarray, form: str, importance: np.ndarray | None) -> float:
+def product_error(
+    name: str, rows: np.ndarray, form: str, importance: np.ndarray | None, by_importance: bool
+) -> float:
     """The mean square error of what a matrix is multiplied to, up to a factor that is the same for all formats."""
-    made = dequantise(quantise(name, rows, FORMATS[form], importance), FORMATS[form])
+    made = rounded(name, rows, form, importance if by_importance else None)
     squares = np.square((made - rows).astype(np.float64))
     return float((squares if importance is None else squares * importance).mean())
 

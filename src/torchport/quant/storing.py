@@ -12,8 +12,8 @@ import torch
 
 from torchport.capture.weights import FileWeights
 from torchport.errors import QuantError
-from torchport.quant.formats import FORMATS, quantise
-from torchport.quant.gguf import TYPES, nbytes_of, write_gguf
+from torchport.quant.formats import AWQ, FORMATS, bytes_in, quantise, rounded
+from torchport.quant.gguf import write_gguf
 
 Mix = Mapping[str, str]
 """The format of each weight that is in blocks; weights that are not in it stay floats."""
@@ -30,9 +30,12 @@ class _Stored:
     type: str
     store: FileWeights
     importance: np.ndarray | None = None
+    is_awq: bool = False
 
     def data(self) -> np.ndarray:
         tensor = self.store.read(self.name)
+        if self.is_awq:
+            return rounded(self.name, tensor.numpy(), AWQ, self.importance)
         if self.type in FORMATS:
             return quantise(self.name, tensor.numpy(), FORMATS[self.type], self.importance)
         if self.type != "f32":
@@ -40,17 +43,16 @@ class _Stored:
         return _as_float32(self.name, tensor).contiguous().numpy()
 
 
-def store(
-    path: Path, model: str, weights: FileWeights, mix: Mix, importance: Importance | None = None
-) -> None:
+def store(path: Path, model: str, weights: FileWeights, mix: Mix, importance: Importance) -> None:
     """Writes all weights to a GGUF file."""
-    tensors = list(_tensors(weights, mix, importance or {}))
+    tensors = list(_tensors(weights, mix, importance))
     write_gguf(path, tensors, {"general.architecture": "torchport", "general.name": model})
 
 
 def stored_bytes(weights: FileWeights, mix: Mix) -> int:
-    """What the tensors of the file will take up."""
-    return sum(nbytes_of(tensor.type, tensor.shape) for tensor in _tensors(weights, mix, {}))
+    """What the weights take up, each in its format."""
+    tensors = _tensors(weights, mix, {})
+    return sum(bytes_in(AWQ if tensor.is_awq else tensor.type, tensor.shape) for tensor in tensors)
 
 
 def _tensors(weights: FileWeights, mix: Mix, importance: Importance) -> Iterator[_Stored]:
@@ -58,8 +60,9 @@ def _tensors(weights: FileWeights, mix: Mix, importance: Importance) -> Iterator
     for name in sorted(weights.names()):
         meta = weights.meta(name)
         shape = tuple(int(size) for size in meta.shape) or (1,)  # type: ignore[arg-type]
-        type_ = mix.get(name) or halves.get(meta.dtype, "f32")
-        yield _Stored(name, shape, type_, weights, importance.get(name))
+        form = mix.get(name, halves.get(meta.dtype, "f32"))
+        is_awq = form == AWQ
+        yield _Stored(name, shape, "f32" if is_awq else form, weights, importance.get(name), is_awq)
 
 
 def _as_float32(name: str, tensor: torch.Tensor) -> torch.Tensor:
@@ -75,10 +78,8 @@ def _as_float32(name: str, tensor: torch.Tensor) -> torch.Tensor:
 
 def error_of_weight(name: str, weights: FileWeights, form: str, importance: np.ndarray | None) -> np.ndarray:
     """The difference that a format makes to a weight."""
-    from torchport.quant.formats import dequantise
-
     rows = weights.read(name).numpy()
-    difference: np.ndarray = dequantise(quantise(name, rows, FORMATS[form], importance), FORMATS[form]) - rows
+    difference: np.ndarray = rounded(name, rows, form, importance) - rows
     return difference
 
 
@@ -89,6 +90,3 @@ def digest_of(*files: Path) -> str:
         with file.open("rb") as stream:
             result.update(hashlib.file_digest(stream, "sha256").digest())
     return result.hexdigest()[:16]
-
-
-assert set(FORMATS) <= set(TYPES)
