@@ -8,6 +8,7 @@
     ├── WeightsError     TP032x   a weights file lacks something
     ├── DiskError        TP033x   a file cannot be written
     ├── ReportError      TP034x   a run's report cannot be read, or lacks something
+    ├── QuantError       TP035x   weights cannot be quantised, or a file of quantised weights cannot be read
     ├── GraphFileError   TP036x   a file of a neuron graph cannot be read or written
     ├── ConvertError     TP04xx   the capture cannot be turned into code
     ├── BuildError       TP05xx   the code cannot be built
@@ -36,6 +37,7 @@ __all__ = [
     "ManifestError",
     "NeuronError",
     "ParityError",
+    "QuantError",
     "ReportError",
     "RunError",
     "SpecError",
@@ -109,6 +111,10 @@ class DiskError(TorchportError):
 
 class ReportError(TorchportError):
     """The report of a run cannot be read, or lacks something."""
+
+
+class QuantError(TorchportError):
+    """Weights cannot be quantised, or a file of quantised weights cannot be read."""
 
 
 class GraphFileError(TorchportError):

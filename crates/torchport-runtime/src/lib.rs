@@ -3,6 +3,7 @@
 
 pub mod check;
 pub mod fourier;
+pub mod gguf;
 pub mod inputs;
 pub mod nn;
 pub mod ops;

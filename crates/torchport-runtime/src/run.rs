@@ -1,6 +1,7 @@
 //! The command line of a ported model: run it on a file of tensors, or record it along a golden trace.
 
 use crate::check::{panic_message, said, write_tensors, Checker, Mode, Stopped};
+use crate::gguf::open_weights;
 use crate::inputs::{described, read_inputs, Input};
 use crate::streamed;
 use candle::{bail, DType, Device, Result, Tensor};
@@ -100,21 +101,20 @@ impl Options {
         Ok(options)
     }
 
+    /// The weights, from a safetensors or a GGUF file.
+    pub fn weights(&self, dtype: DType, device: &Device) -> Result<VarBuilder<'static>> {
+        match &self.stream {
+            Some(reads) => streamed::var_builder(&self.weights, reads, dtype, device),
+            None => open_weights(&self.weights, dtype, device),
+        }
+    }
+
     /// Reads a JSON file into the model's `Config`.
     pub fn read_config<T: serde::de::DeserializeOwned>(&self) -> Result<T> {
         let text = std::fs::read_to_string(&self.config)
             .map_err(|error| candle::Error::wrap(error).with_path(&self.config))?;
         serde_json::from_str(&text)
             .map_err(|error| candle::Error::wrap(error).with_path(&self.config))
-    }
-
-    /// The weights, mapped from their file.
-    pub fn var_builder(&self, dtype: DType, device: &Device) -> Result<VarBuilder<'static>> {
-        match &self.stream {
-            Some(reads) => streamed::var_builder(&self.weights, reads, dtype, device),
-            // SAFETY: the file is only mapped, and nothing else writes to it meanwhile.
-            None => unsafe { VarBuilder::from_mmaped_safetensors(&[&self.weights], dtype, device) },
-        }
     }
 
     /// Runs `forward` on the tensors of `inputs`, as the command line asks; `cfg.NAME` in a shape is of the config. Ends the process with status 2 if the

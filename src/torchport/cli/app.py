@@ -17,10 +17,12 @@ from torchport.cli.marble import app as marble
 from torchport.cli.minify import minify
 from torchport.cli.ops import ops
 from torchport.cli.port import port
+from torchport.cli.quantize import quantize
 from torchport.cli.record import record
 from torchport.cli.report import report
 from torchport.cli.todos import todos
 from torchport.cli.tui import tui
+from torchport.cli.unpack import unpack
 from torchport.cli.weights import app as weights
 
 # Plain help starts in half the time of the boxed one, and wraps as it is written.
@@ -62,6 +64,8 @@ _COMMANDS = (
     report,
     tui,
     minify,
+    quantize,
+    unpack,
     diff,
     record,
     codegen,

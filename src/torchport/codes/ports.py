@@ -228,6 +228,34 @@ PORTS: dict[str, Explanation] = {
         "Its run.json, which says what the run is of and where its files are, is cut off or not of this version.",
         "Run `torchport port` again, or upgrade torchport if a later version wrote the folder.",
     ),
+    # Quantised weights
+    "TP0350": Explanation(
+        "a weight cannot be quantised",
+        "A format keeps weights in blocks of a row, with scales in half precision: rows must be whole blocks, and all "
+        "weights must be finite and below what a scale can hold.",
+        "Leave the weight as it is, or take a format with smaller blocks; the message says which weight, and why.",
+    ),
+    "TP0351": Explanation(
+        "the GGUF file cannot be read",
+        "It is not there, is cut off, or its header says something that cannot be.",
+        "Download or write the file again; GGUF of versions 2 and 3 is read.",
+    ),
+    "TP0352": Explanation(
+        "a tensor cannot be in a GGUF file",
+        "candle reads GGUF tensors of up to four axes, as floats of up to 32 bits or in blocks. What would be stored "
+        "as something else than it is, is refused.",
+        "Leave the tensor out of the model's state, or give it another dtype or shape; the message names it.",
+    ),
+    "TP0353": Explanation(
+        "how much the weights matter is not known",
+        "An importance has a number for each column of a matrix, finite and not negative.",
+        "Give one number for each input of the layer.",
+    ),
+    "TP0354": Explanation(
+        "packed weights cannot be read",
+        "Checkpoints of AWQ and GPTQ keep a matrix as qweight, qzeros and scales, whose shapes follow from each other.",
+        "See that the checkpoint is whole, and of 4 or 8 bits; the message names the layer.",
+    ),
     # Files of neuron graphs
     "TP0360": Explanation(
         "the file of a neuron graph cannot be opened",

@@ -172,6 +172,24 @@ class Resizable(Protocol):
         ...
 
 
+@runtime_checkable
+class RunsInBlocks(Protocol):
+    """An artifact that also runs on weights in the blocks of a quantised format."""
+
+    def on_weights(self, file: Path) -> Artifact:
+        """The same code, made ready already, on the weights of a GGUF file."""
+        ...
+
+    @property
+    def code_digest(self) -> str:
+        """What is another as soon as the code that runs is another."""
+        ...
+
+    def multiplies_blocks(self, graph: Graph, weight: str) -> bool:
+        """Whether a weight stays in blocks when it is used; one that does not is made floats when it is loaded."""
+        ...
+
+
 class Target(Protocol):
     """A way to run a captured model somewhere else."""
 

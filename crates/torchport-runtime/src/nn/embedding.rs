@@ -1,18 +1,18 @@
 //! `torch.nn.Embedding`.
 
+use super::Weight;
 use crate::check::Probe;
-use crate::ops;
 use candle::{Module, Result, Tensor};
 use candle_nn::VarBuilder;
 
 #[derive(Debug, Clone)]
 pub struct Embedding {
     probe: Probe,
-    weight: Tensor,
+    weight: Weight,
 }
 
 impl Embedding {
-    pub fn weight(&self) -> &Tensor {
+    pub fn weight(&self) -> &Weight {
         &self.weight
     }
 }
@@ -20,12 +20,12 @@ impl Embedding {
 impl Module for Embedding {
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let ids = self.probe.input(0, ids)?;
-        self.probe.output(ops::embedding(&self.weight, &ids)?)
+        self.probe.output(self.weight.rows(&ids)?)
     }
 }
 
 pub fn embedding(num_embeddings: usize, dim: usize, vb: VarBuilder) -> Result<Embedding> {
     let probe = Probe::new(&vb);
-    let weight = vb.get((num_embeddings, dim), "weight")?;
+    let weight = Weight::load((num_embeddings, dim), "weight", &vb)?;
     Ok(Embedding { probe, weight })
 }

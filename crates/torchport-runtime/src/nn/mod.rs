@@ -9,6 +9,7 @@ mod embedding;
 mod linear;
 mod norm;
 mod rnn;
+mod weight;
 
 pub use activation::*;
 pub use conv::*;
@@ -17,3 +18,5 @@ pub use embedding::{embedding, Embedding};
 pub use linear::{linear, linear_no_bias, Linear};
 pub use norm::*;
 pub use rnn::*;
+pub(crate) use weight::as_stored;
+pub use weight::Weight;

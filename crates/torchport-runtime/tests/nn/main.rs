@@ -1,5 +1,6 @@
 //! What the layers promise: torch's weight names and shapes, torch's arithmetic, and that they report themselves.
 
+mod blocks;
 mod equations;
 mod layers;
 mod recurrent;

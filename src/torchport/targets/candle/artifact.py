@@ -6,6 +6,7 @@ be watched, so `checked` has the same code with them, which is what the proof ru
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,8 @@ WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 _FACTS = "facts.json"
 _READS = "reads.json"
+_IN_BLOCKS = frozenset(("torch.nn.modules.linear.Linear", "torch.nn.modules.sparse.Embedding"))
+"""The classes that become layers of the runtime crate which can hold their weight in blocks."""
 
 
 class Facts(BaseModel):
@@ -72,6 +75,8 @@ class CandleArtifact:
     """Where the program is, once it is built."""
     data: Path | None = field(default=None, repr=False)
     """Where config and weights are, if they are not those of the project."""
+    weights: Path | None = field(default=None, repr=False)
+    """The file with the weights, if it is another."""
 
     @property
     def source(self) -> Path:
@@ -95,7 +100,7 @@ class CandleArtifact:
 
     @property
     def stored(self) -> Path | None:
-        return (self.data or self.watched) / WEIGHTS
+        return self.weights or (self.data or self.watched) / WEIGHTS
 
     @property
     def facts(self) -> Facts | None:
@@ -157,10 +162,10 @@ class CandleArtifact:
                 "TP0502", f"{self.folder} was not built before it is run", where=str(self.folder)
             )
         place = self.data or self.watched
-        reads = _generated(self.folder) / _READS
-        is_streamed = reads.is_file() and streaming.is_worth_it(place / WEIGHTS)
-        given = reads if is_streamed else None
-        stopped = running.run(self.program, place, golden, mode, record, self.name, given)
+        weights, reads = self.weights or place / WEIGHTS, _generated(self.folder) / _READS
+        is_streamed = self.weights is None and reads.is_file() and streaming.is_worth_it(weights)
+        files = running.Files(weights, place / CONFIG, reads if is_streamed else None)
+        stopped = running.run(self.program, files, golden, mode, record, self.name)
         if stopped is None or stopped.todo is None:
             return stopped
         return stopped.model_copy(update={"todo": self._as_generated(stopped.todo)})
@@ -184,6 +189,17 @@ class CandleArtifact:
         write_atomically(place / CONFIG, json.dumps({**config, **others}, indent=2) + "\n")
         write_tensors(place / WEIGHTS, StoredWeights(graph, weights, place), {"format": "pt"})
         return replace(self, data=place)
+
+    def on_weights(self, file: Path) -> CandleArtifact:
+        return replace(self, weights=file)
+
+    @property
+    def code_digest(self) -> str:
+        return "" if self.program is None else hashlib.sha256(self.program.read_bytes()).hexdigest()
+
+    def multiplies_blocks(self, graph: Graph, weight: str) -> bool:
+        readers = [module for module in graph.modules.values() if weight in module.params.values()]
+        return all(reader.type in _IN_BLOCKS and len(reader.nodes) == 1 for reader in readers)
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
         facts = self.facts

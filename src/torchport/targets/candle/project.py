@@ -79,8 +79,7 @@ fn main() -> Result<()> {{
     let options = Options::parse()?;
     let device = Device::Cpu;
     let config: Config = options.read_config()?;
-    let vb = options.var_builder(DType::F32, &device)?;
-    let model = {model}::new(&config, vb)?;
+    let model = {model}::new(&config, options.weights(DType::F32, &device)?)?;
     let inputs = {inputs};
     options.run(&inputs, &device, |inputs| {{
         {call}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,26 +13,23 @@ from torchport.errors import DiskError, RunError
 from torchport.targets.base import Mode, Stopped, Todo
 
 
-def run(
-    program: Path,
-    folder: Path,
-    trace: Path,
-    mode: Mode,
-    record: Path,
-    name: str,
-    reads: Path | None = None,
-) -> Stopped | None:
-    """Runs the port along a trace. Gives why it stopped, or None if it came to its end.
+class Files(NamedTuple):
+    """What a program loads its model from."""
 
-    With `reads`, which says which weights each module reads, they are in memory only while it runs.
-    """
+    weights: Path
+    config: Path
+    reads: Path | None = None
+    """Which weights each module reads: they are in memory only while it runs."""
+
+
+def run(program: Path, files: Files, trace: Path, mode: Mode, record: Path, name: str) -> Stopped | None:
+    """Runs the port along a trace. Gives why it stopped, or None if it came to its end."""
     record.parent.mkdir(parents=True, exist_ok=True)
     record.unlink(missing_ok=True)
     stop_file(record).unlink(missing_ok=True)
-    command = [str(program), "--weights", str(folder / "model.safetensors")]
-    command += ["--config", str(folder / "config.json")]
+    command = [str(program), "--weights", str(files.weights), "--config", str(files.config)]
     command += ["--check", str(trace), "--mode", mode, "--record", str(record)]
-    command += [] if reads is None else ["--stream", str(reads)]
+    command += [] if files.reads is None else ["--stream", str(files.reads)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
         return None
@@ -41,7 +38,9 @@ def run(
         raise DiskError("TP0330", f"the disk is full while the port runs: {message}", where=str(record))
     if not record.is_file():
         raise RunError(
-            "TP0601", f"the port stopped before it computed anything: {message}", where=str(folder)
+            "TP0601",
+            f"the port stopped before it computed anything: {message}",
+            where=str(files.config.parent),
         )
     stop = read_stop(record)
     if stop is None:

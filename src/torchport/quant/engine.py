@@ -1,0 +1,144 @@
+"""Many measurements, independent of each other: several at a time here, or on other machines by Ray; resumable.
+
+What was measured is kept in the folder of the run under a name that follows from everything it depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from torchport.errors import UsageError
+from torchport.events import Message, Watcher, ignore
+from torchport.files import write_atomically
+from torchport.porting.port import Port
+from torchport.quant.measuring import Subject, known_importance, measure, subject_of
+from torchport.quant.results import SchemeDrift
+from torchport.quant.storing import Importance, digest_of
+
+Engine = Literal["local", "ray"]
+VERSION = 2
+"""Of what is kept: results of another are measured again."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One choice of formats to be measured, as it can be handed to another machine."""
+
+    folder: str
+    scheme: str
+    mix: tuple[tuple[str, str], ...]
+    by_importance: bool
+    by_layer: bool
+    keep: str | None = None
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    subject: Subject,
+    importance: Importance,
+    *,
+    engine: Engine = "local",
+    jobs: int | None = None,
+    watch: Watcher = ignore,
+) -> list[SchemeDrift]:
+    """The results in the order of the tasks; those that are known are not measured again."""
+    basis = _basis(subject)
+    places = [_place(task, basis) for task in tasks]
+    known = [_kept(place, task) for place, task in zip(places, tasks, strict=True)]
+    open_ = [index for index, result in enumerate(known) if result is None]
+    run = _on_ray if engine == "ray" else _here(subject, importance, jobs)
+    for done, (index, result) in enumerate(run([tasks[index] for index in open_]), start=1):
+        write_atomically(places[open_[index]], result.model_dump_json() + "\n")
+        known[open_[index]] = result
+        watch(Message(f"{tasks[open_[index]].scheme}: {done} of {len(open_)}"))
+    return [result for result in known if result is not None]
+
+
+Run = Callable[[Sequence[Task]], Iterator[tuple[int, SchemeDrift]]]
+
+
+def _here(subject: Subject, importance: Importance, jobs: int | None) -> Run:
+    def one(task: Task) -> SchemeDrift:
+        return _measured(task, subject, importance)
+
+    def run(tasks: Sequence[Task]) -> Iterator[tuple[int, SchemeDrift]]:
+        with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
+            yield from enumerate(pool.map(one, tasks))
+
+    return run
+
+
+def _measured(task: Task, subject: Subject, importance: Importance) -> SchemeDrift:
+    keep = None if task.keep is None else Path(task.keep)
+    return measure(
+        subject,
+        task.scheme,
+        dict(task.mix),
+        importance,
+        by_importance=task.by_importance,
+        keep=keep,
+        by_layer=task.by_layer,
+    )
+
+
+def _on_ray(tasks: Sequence[Task]) -> Iterator[tuple[int, SchemeDrift]]:
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError(
+            "TP0803",
+            "--engine ray needs ray, which is not installed",
+            fix="Run `pip install 'torchport[ray]'`.",
+        )
+    import ray
+
+    if not ray.is_initialized():
+        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False)
+    remote = ray.remote(_opened_and_measured)
+    waiting: dict[Any, int] = {remote.remote(task): index for index, task in enumerate(tasks)}
+    while waiting:
+        (ready,), _ = ray.wait(list(waiting), num_returns=1)
+        yield waiting.pop(ready), SchemeDrift.model_validate_json(ray.get(ready))
+
+
+def _opened_and_measured(task: Task) -> str:
+    """What a worker does, which has nothing but the task and the folder."""
+    subject, importance = _opened(task.folder)
+    return _measured(task, subject, importance).model_dump_json()
+
+
+@cache
+def _opened(folder: str) -> tuple[Subject, Importance]:
+    made = Port.open(folder)
+    made.artifact.prepare(lambda _: None)
+    subject = subject_of(made)
+    return subject, known_importance(subject)
+
+
+def _basis(subject: Subject) -> str:
+    """A name for what all measurements depend on: weights, recording and code."""
+    content = digest_of(subject.weights.path, subject.files.captured("trace"))
+    return f"{VERSION}:{content}:{subject.artifact.code_digest}"
+
+
+def _place(task: Task, basis: str) -> Path:
+    asked = json.dumps([basis, task.scheme, sorted(task.mix), task.by_importance, task.by_layer, task.keep])
+    name = hashlib.sha256(asked.encode()).hexdigest()[:24]
+    return Path(task.folder) / "quant" / "measured" / f"{name}.json"
+
+
+def _kept(place: Path, task: Task) -> SchemeDrift | None:
+    try:
+        result = SchemeDrift.model_validate_json(place.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return result if task.keep is None or Path(task.keep).is_file() else None

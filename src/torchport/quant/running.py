@@ -1,0 +1,169 @@
+"""`torchport quantize`: a model is ported and proven, then runs on its weights in blocks, scheme after scheme."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchport.capture.spec import load_spec
+from torchport.errors import UsageError
+from torchport.events import Message, Watcher
+from torchport.files import write_atomically
+from torchport.porting.port import Port, must_be_writable, port, safe_name
+from torchport.quant.engine import Engine, Task, run_tasks
+from torchport.quant.measuring import Subject, formats_of, known_importance, mix_of, subject_of
+from torchport.quant.planned import plan_for
+from torchport.quant.results import LeftAsFloats, Plan, QuantReport, SchemeDrift, Sensitivity
+from torchport.quant.sensitivity import choices_of, sensitivities
+from torchport.quant.storing import Importance, Mix, stored_bytes
+from torchport.targets.registry import DEFAULT
+
+REPORT = "quantization.json"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be found out about a port."""
+
+    schemes: tuple[str, ...] = ()
+    sensitivity: bool = False
+    budget: int | None = None
+    """The bytes that a plan may take up, floats included."""
+    max_drift: float | None = None
+    """The RMS error of the output that a plan may make, as a share of the output's RMS."""
+    by_importance: bool = False
+    engine: Engine = "local"
+    jobs: int | None = None
+
+    @property
+    def plans(self) -> bool:
+        return self.budget is not None or self.max_drift is not None
+
+
+def quantize_spec(
+    spec: str, asked: Asked, *, out: Path | None, name: str | None, dynamic: str | None, watch: Watcher
+) -> QuantReport:
+    """Ports a model, proves the port, and measures what is asked for."""
+    must_be_sound(asked)
+    folder = out or Path("torchport-out") / (name or safe_name(spec.rpartition(":")[2]))
+    must_be_writable(folder)
+    watch(Message(f"loading {spec}"))
+    given = load_spec(spec)
+    called = name or safe_name(spec.rpartition(":")[2])
+    made = port(
+        given.model,
+        given.args,
+        given.kwargs,
+        target=DEFAULT,
+        out=folder,
+        name=called,
+        dynamic=dynamic,
+        watch=watch,
+    )
+    return quantize_port(made, asked, watch=watch)
+
+
+def must_be_sound(asked: Asked) -> None:
+    if not asked.schemes and not asked.sensitivity and not asked.plans:
+        raise UsageError("TP0801", "--schemes is empty", fix="Give some, such as --schemes q8_0,q4_0.")
+    for scheme in asked.schemes:
+        formats_of(scheme)
+    if asked.budget is not None and asked.max_drift is not None:
+        raise UsageError("TP0801", "--budget-mb and --max-drift do not go together", fix="Give one of them.")
+
+
+def quantize_port(made: Port, asked: Asked, *, watch: Watcher) -> QuantReport:
+    """The same for a port that is there. What is found is kept in the folder of the run."""
+    made.watch = watch
+    subject = subject_of(made)
+    mixes = {scheme: mix_of(scheme, subject.chosen) for scheme in dict.fromkeys(asked.schemes)}
+    proof = made.check(explain=False)
+    if proof.status == "unsupported":
+        todos = ", ".join(sorted({todo.op for todo in proof.todos}))
+        raise UsageError("TP0801", f"{made.files.name} has TODOs and cannot be run: {todos}")
+    facts: dict[str, Any] = {
+        "model": made.files.name,
+        "float_bytes": stored_bytes(subject.weights, {}),
+        "floats": tuple(left_as_floats(subject)),
+    }
+    if not proof.passed:
+        note = "the port itself diverges, so that no drift of it can be laid to its weights: run `torchport check`"
+        return _kept(QuantReport(status="unproven", notes=(note,), **facts), subject)
+    measuring = _Measuring(subject, asked, known_importance(subject), watch)
+    base = measuring.outputs([("floats", {})])[0].outputs
+    facts |= {"port": base}
+    facts["schemes"] = tuple(measuring.schemes(mixes))
+    if asked.sensitivity or asked.plans:
+        found = sensitivities(subject, measuring.outputs, base.mse)
+        facts["sensitivity"] = tuple(found)
+        if asked.plans:
+            facts["plan"] = measuring.plan(found)
+    missed = facts.get("plan") is not None and not facts["plan"].met
+    return _kept(QuantReport(status="missed" if missed else "done", **facts), subject)
+
+
+@dataclass(frozen=True)
+class _Measuring:
+    """Measurements of one port, all in the same way."""
+
+    subject: Subject
+    asked: Asked
+    importance: Importance
+    watch: Watcher
+
+    def schemes(self, mixes: Mapping[str, Mix]) -> list[SchemeDrift]:
+        """Whole schemes, by layer, with their files kept."""
+        keep = {scheme: str(self.subject.files.path / "quant" / f"{scheme}.gguf") for scheme in mixes}
+        return self._run([self._task(scheme, mix, keep=keep[scheme]) for scheme, mix in mixes.items()])
+
+    def outputs(self, mixes: Sequence[tuple[str, dict[str, str]]]) -> list[SchemeDrift]:
+        """Only the drift of the outputs."""
+        return self._run([self._task(name, mix, by_layer=False) for name, mix in mixes])
+
+    def plan(self, found: Sequence[Sensitivity]) -> Plan:
+        floats = stored_bytes(self.subject.weights, dict.fromkeys(self.subject.chosen.candidates, "f32"))
+        blocks = sum(4 * candidate.numel for candidate in self.subject.chosen.candidates.values())
+        choices = choices_of(self.subject, found, self.importance, by_importance=self.asked.by_importance)
+        return plan_for(
+            choices,
+            fixed_bytes=floats - blocks,
+            budget=self.asked.budget,
+            max_drift=self.asked.max_drift,
+            measure=lambda mix: self.schemes({"plan": mix})[0],
+        )
+
+    def _task(self, scheme: str, mix: Mix, *, keep: str | None = None, by_layer: bool = True) -> Task:
+        folder = str(self.subject.files.path.resolve())
+        return Task(folder, scheme, tuple(mix.items()), self.asked.by_importance, by_layer, keep)
+
+    def _run(self, tasks: Sequence[Task]) -> list[SchemeDrift]:
+        return run_tasks(
+            tasks,
+            self.subject,
+            self.importance,
+            engine=self.asked.engine,
+            jobs=self.asked.jobs,
+            watch=self.watch,
+        )
+
+
+def left_as_floats(subject: Subject) -> list[LeftAsFloats]:
+    """The weights that stay floats under every scheme, by the reason."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, reason in subject.chosen.floats.items():
+        by_reason[reason].append(name)
+    bytes_of = {name: subject.weights.read(name).nbytes for name in subject.chosen.floats}
+    return [
+        LeftAsFloats(reason=reason, weights=tuple(names), bytes=sum(bytes_of[name] for name in names))
+        for reason, names in sorted(by_reason.items())
+    ]
+
+
+def _kept(report: QuantReport, subject: Subject) -> QuantReport:
+    file = subject.files.path / REPORT
+    report = report.model_copy(update={"report": str(file)})
+    write_atomically(file, report.model_dump_json(indent=1) + "\n")
+    return report
