@@ -16,6 +16,7 @@ import torch
 from torchport.capture import graph as g
 from torchport.capture import operations
 from torchport.capture.control_flow import CONTROL_FLOW, Bodies, Body, decides
+from torchport.capture.drawn import shown_nodes
 from torchport.capture.in_double import IN_DOUBLE
 from torchport.capture.plan import Plan
 from torchport.capture.torch_internals import OpOverload, eps_of_rms_norm, pytree
@@ -84,7 +85,7 @@ class Interpreter:
         values: dict[str, Any] = {}
         for item, key, value in zip(module.inputs, call.inputs, inputs, strict=True):
             values[item.name] = self._watched(key, value)
-        uses = _last_uses(module)
+        uses, shown = _last_uses(module), shown_nodes(module)
         for index, node in enumerate(module.nodes):
             if node.op == g.CALL:
                 assert node.target is not None
@@ -93,7 +94,8 @@ class Interpreter:
             else:
                 values[node.name] = self._operation(node, values, module)
                 self._measure(node, values[node.name])
-                if self.nodes and isinstance(values[node.name], torch.Tensor):
+                is_shown = self.nodes or node.name in shown
+                if is_shown and isinstance(values[node.name], torch.Tensor):
                     values[node.name] = self._watched(operation_key(call.name, node.name), values[node.name])
             for name in uses.get(index, ()):
                 values.pop(name, None)

@@ -116,6 +116,34 @@ def may_alias(name: str) -> bool:
     return any(result.alias_info is not None for result in overload(name)._schema.returns)
 
 
+_DROPS = {"train": False, "training": False, "dropout": 0, "dropout_p": 0}
+"""The arguments of operations that draw random numbers to drop something → the value at which they drop nothing."""
+
+
+def draws_random_numbers(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call of an operation gives other numbers each time."""
+    if not may_draw_random_numbers(name):
+        return False
+    values = bind(name, args, kwargs)
+    return not any(argument in values and values[argument] == off for argument, off in _DROPS.items())
+
+
+@cache
+def may_draw_random_numbers(name: str) -> bool:
+    """Whether an operation gives other numbers each time, if its arguments do not keep it from that."""
+    found = _find(name)
+    return found is not None and torch.Tag.nondeterministic_seeded in found.tags
+
+
+@cache
+def always_draws_random_numbers(name: str) -> bool:
+    """Whether no argument keeps an operation from drawing."""
+    known = (
+        {argument.name for argument in arguments(name)} if may_draw_random_numbers(name) else _DROPS.keys()
+    )
+    return not known & _DROPS.keys()
+
+
 def given(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call by name, without those that it leaves to their defaults.
 

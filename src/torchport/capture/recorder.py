@@ -17,6 +17,7 @@ import torch
 
 from torchport.capture import export, export_fault, hooks, symbols
 from torchport.capture.attempt import attempt
+from torchport.capture.drawn import SEED, random_nodes
 from torchport.capture.eager import (
     must_be_recordable,
     must_fit,
@@ -132,10 +133,15 @@ class GoldenRecorder:
     _made: ClassVar[list[GoldenRecorder] | None] = None
 
     def __init__(
-        self, output_dir: str | Path = ".", *, dynamic: str | symbols.Wish | None = None, ops: bool = False
+        self,
+        output_dir: str | Path = ".",
+        *,
+        dynamic: str | symbols.Wish | None = None,
+        ops: bool = False,
+        allow_random: bool = False,
     ):
         self.output_dir = Path(output_dir)
-        self.dynamic, self.ops = dynamic, ops
+        self.dynamic, self.ops, self.allow_random = dynamic, ops, allow_random
         self.capture: Capture | None = None
         if GoldenRecorder._made is not None:
             GoldenRecorder._made.append(self)
@@ -151,7 +157,9 @@ class GoldenRecorder:
             cls._made = None
 
     def record(self, model: torch.nn.Module, *inputs: Any, **kwargs: Any) -> Capture:
-        self.capture = record(model, inputs, kwargs, dynamic=self.dynamic, ops=self.ops)
+        self.capture = record(
+            model, inputs, kwargs, dynamic=self.dynamic, ops=self.ops, allow_random=self.allow_random
+        )
         return self.capture
 
     def save(self, name: str) -> dict[str, Path]:
@@ -171,8 +179,11 @@ def record(
     truth: bool = True,
     variants: bool = True,
     decompose: export.Decompose | None = None,
+    allow_random: bool = False,
 ) -> Capture:
     """Captures a model's graph, and the value of every module call. `ops` keeps the value of each operation, too.
+
+    A model that draws random numbers is refused without `allow_random`.
 
     With `variants`, the graph is also captured at other sizes, if the model can be made again with others.
 
@@ -185,6 +196,8 @@ def record(
     given, named = where_the_model_is(model, (given, named))
     wish = symbols.parse_dynamic(dynamic)
     with as_it_was(model), all_on_meta(model) as with_values_of, torch.no_grad():
+        if allow_random:
+            torch.manual_seed(SEED)
         eager = [] if on_meta(model, (given, named)) else run_eager(model, given, named)
         observed: dict[str, list[torch.Tensor]] = {}
         error = None
@@ -195,6 +208,8 @@ def record(
             error = export_fault.in_plain_words(raised)
             hooked = hooks.capture(model, given, named, name=name, error=error, decompose=decompose)
             exported, observed = hooked.exported, hooked.observed
+        if error is None and not allow_random:
+            _must_not_draw(exported.graph)
         graph, why_fixed = exported.graph, None
         if variants and error is None:
             with_others = with_variants(
@@ -237,6 +252,7 @@ def record_graph(
 ) -> Capture:
     """Golden values for a graph that was captured before, from this model's weights and these inputs."""
     with as_it_was(model), torch.no_grad():
+        torch.manual_seed(SEED)
         eager = run_eager(model, args, kwargs)
         weights = export.weights_of(model, graph, constants)
         inputs = tensors(copied((args, dict(kwargs))))
@@ -260,6 +276,18 @@ def record_streamed(
     plan = make_plan(graph)
     values = with_values(Exported(graph, weights), plan, inputs, eager)
     return Capture(graph, plan, as_weights({}), values.golden, values.truth, idle=values.idle)
+
+
+def _must_not_draw(graph: Graph) -> None:
+    node = next(random_nodes(graph), None)
+    if node is not None:
+        raise CaptureError(
+            "TP0204",
+            f"the model draws random numbers: {node.op}",
+            where=node.source,
+            fix="pass random tensors in as inputs; or port it with --allow-random, which leaves all that depends on "
+            "them out of the verdict",
+        )
 
 
 def _export(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from torchport.capture import hooks
+from torchport.capture.drawn import SEED, drawn_values
 from torchport.capture.exported import Exported
 from torchport.capture.graph import Graph, body_keys
 from torchport.capture.interpret import Interpreter, Watch
@@ -46,7 +47,8 @@ def with_values(
     graph = exported.graph
     golden: dict[str, torch.Tensor] = {}
     distances: dict[str, torch.Tensor] = {}
-    unknown = _unknown_keys(graph, plan)
+    drawn = drawn_values(graph, plan)
+    unknown = _unknown_keys(graph, plan) | drawn.values
     of_the_model = {storage_id(weight) for weight in exported.weights.values()}
 
     def keep(key: str, value: torch.Tensor) -> torch.Tensor:
@@ -71,6 +73,8 @@ def with_values(
         )
 
     plain = machine(keep, False)
+    if drawn.values:
+        torch.manual_seed(SEED)
     try:
         outputs = plain.run(inputs)
     except (RuntimeError, ValueError, IndexError, TypeError) as error:  # what operations of torch raise

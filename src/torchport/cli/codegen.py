@@ -19,6 +19,7 @@ def codegen(
         bool, typer.Option("--analyze-only", help="Only say what would convert and what not.")
     ] = False,
     checks: options.ChecksOption = None,
+    allow_random: options.AllowRandom = False,
     option: options.TargetOption = None,
     as_json: options.Json = False,
 ) -> int:
@@ -31,7 +32,7 @@ def codegen(
     with Progress():
         from torchport.porting.commands import codegen as generate
 
-        given = options.of_target(option, checks)
+        given = options.of_target(option, checks, allow_random=allow_random)
         result = generate(manifest, out=out, model=model, analyze_only=analyze_only, options=given)
     if as_json:
         print_json(result)

@@ -41,12 +41,21 @@ Atol = Annotated[
     float | None,
     typer.Option(min=0.0, metavar="X", help="Judge by this absolute tolerance, not by the noise floor."),
 ]
+AllowRandom = Annotated[
+    bool,
+    typer.Option(
+        "--allow-random",
+        help="Port operations that draw random numbers; what depends on them is left out of the verdict.",
+    ),
+]
 Explain = Annotated[
     bool, typer.Option("--explain/--no-explain", help="Where a layer diverges, look for the cause.")
 ]
 
 
-def of_target(given: list[str] | None, checks: Checks | None) -> dict[str, Any]:
+def of_target(
+    given: list[str] | None, checks: Checks | None, *, allow_random: bool = False
+) -> dict[str, Any]:
     """The options that go to the target: `--option NAME=VALUE`, and those that have a flag of their own."""
     found: dict[str, Any] = {}
     for text in given or ():
@@ -57,4 +66,5 @@ def of_target(given: list[str] | None, checks: Checks | None) -> dict[str, Any]:
             found[name] = json.loads(value)
         except ValueError:
             found[name] = value
-    return {**found, **({"checks": checks.value} if checks is not None else {})}
+    flags = {"checks": checks.value} if checks is not None else {}
+    return {**found, **flags, **({"allow_random": True} if allow_random else {})}

@@ -23,6 +23,7 @@ def port(
     dynamic: options.Dynamic = None,
     hints: options.Hints = None,
     checks: options.ChecksOption = None,
+    allow_random: options.AllowRandom = False,
     option: options.TargetOption = None,
     rtol: options.Rtol = None,
     atol: options.Atol = None,
@@ -34,7 +35,7 @@ def port(
     if tui and as_json:
         raise UsageError("TP0801", "--tui and --json do not go together", fix="Give one of them.")
 
-    given = options.of_target(option, checks)
+    given = options.of_target(option, checks, allow_random=allow_random)
 
     def work(watch: "Watcher") -> "Report":
         from torchport.porting.commands import port_spec

@@ -21,6 +21,9 @@ def record(
     dynamic: options.Dynamic = None,
     hints: options.Hints = None,
     ops: Annotated[bool, typer.Option("--ops", help="Record every operation's value.")] = False,
+    allow_random: Annotated[
+        bool, typer.Option("--allow-random", help="Record a model that draws random numbers, too.")
+    ] = False,
     as_json: options.Json = False,
 ) -> int:
     """Record a model: its graph, its layers' values, its weights.
@@ -29,8 +32,8 @@ def record(
     """
     if (spec is None) == (script is None):
         raise UsageError("TP0801", "give either a SPEC or --script, and not both")
-    if script is not None and (dynamic or hints or ops):
-        raise UsageError("TP0801", "--dynamic, --hints and --ops are the script's own affair")
+    if script is not None and (dynamic or hints or ops or allow_random):
+        raise UsageError("TP0801", "--dynamic, --hints, --ops and --allow-random are the script's own affair")
     with Progress() as progress:
         from torchport.porting.commands import record_script, record_spec
 
@@ -45,6 +48,7 @@ def record(
                 dynamic=dynamic,
                 hints=hints,
                 ops=ops,
+                allow_random=allow_random,
                 watch=progress,
             )
     if as_json:

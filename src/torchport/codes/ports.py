@@ -80,7 +80,8 @@ PORTS: dict[str, Explanation] = {
     "TP0204": Explanation(
         "the model does not give the same result twice",
         "Two eager runs on the same inputs differ: dropout in training mode, or random numbers.",
-        "Call model.eval(), and pass random tensors in as inputs.",
+        "Call model.eval(), and pass random tensors in as inputs; or port the model with --allow-random, which leaves "
+        "what depends on random numbers out of the verdict.",
     ),
     "TP0205": Explanation(
         "an input or output is of a kind that cannot be recorded",
@@ -395,6 +396,12 @@ PORTS: dict[str, Explanation] = {
         "nothing was compared",
         "No value of the port could be set against one of the original, so nothing is proven.",
         "Port the model again with --checks layers, and check that the trace is of this model.",
+    ),
+    "TP0703": Explanation(
+        "every output depends on random numbers",
+        "The port draws other numbers than the model drew, so its outputs are other ones whether it is right or not. "
+        "The errors that layers make by themselves were judged; what they add up to cannot be.",
+        "Pass random tensors in as inputs, or have the model return something that depends on none.",
     ),
     # Usage
     "TP0801": Explanation(

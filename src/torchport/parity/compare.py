@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from torchport.parity.calls import ExtraCall, extra_calls
+from torchport.parity.drawn import NOTHING_DRAWN, Drawn
 from torchport.parity.finding import (
     Finding,
     failure_of,
@@ -50,6 +51,7 @@ def compare_traces(
     pictures: bool = True,
     own_golden: Path | Trace | None = None,
     remembered: Mapping[str, Remembered] = MappingProxyType({}),
+    drawn: Drawn = NOTHING_DRAWN,
 ) -> Parity:
     """Judge every call of a port by its own error, and the model's outputs by the chained error.
 
@@ -60,7 +62,7 @@ def compare_traces(
     `own_golden` has what own errors are measured against, if that is not `golden`: what the reference computes from the
     inputs that each call of the candidate had, if it could not be handed golden ones. `truth` is then of these values.
     `remembered` has the verdicts on values that were judged before, by key: the traces need not have these, but for
-    those that are in `again`.
+    those that are in `again`. `drawn` are the values that are random, of which nothing can be said.
     """
     with ExitStack() as stack:
 
@@ -75,7 +77,15 @@ def compare_traces(
             chained=opened(chained),
         )
         return _Comparison(
-            traces, list(calls), rules, judged, operations or {}, again or Again(), pictures, remembered
+            traces,
+            list(calls),
+            rules,
+            judged,
+            operations or {},
+            again or Again(),
+            pictures,
+            remembered,
+            drawn,
         ).run(events)
 
 
@@ -90,17 +100,18 @@ class _Comparison:
         again: Again,
         pictures: bool,
         remembered: Mapping[str, Remembered],
+        drawn: Drawn,
     ) -> None:
-        self.remembered = remembered
+        self.remembered, self.drawn = remembered, drawn
         self.traces, self.judged, self.pictures = traces, judged, pictures
-        self.measuring = Measuring(traces, rules, again, remembered)
+        self.measuring = Measuring(traces, rules, again, remembered, drawn)
         self.calls = {call.name: call for call in calls}
         self.rules = rules
         self.own: dict[str, list[Finding]] = defaultdict(list)
         self.chained: dict[str, list[Finding]] = {}
         self.layers: dict[str, Layer] = {}
         self.culprit: tuple[str, Finding] | None = None
-        self.nodes = operations_by_call(traces.own_golden, traces.lockstep, calls, operations)
+        self.nodes = operations_by_call(traces.own_golden, traces.lockstep, calls, operations, drawn.shown)
         self.roots = [call for call in calls if call.parent is None]
         self.extra = self._extra_calls()
 
@@ -201,6 +212,7 @@ class _Comparison:
         self.chained[call.name] = [
             self.measuring.chained(call, output_name(call, index), key)
             for index, key in enumerate(call.outputs)
+            if key not in self.drawn.downstream
         ]
         self.measuring.forget_call()
         self.layers[call.name] = layer = self._layer(call)
@@ -272,6 +284,8 @@ class _Comparison:
             return None
         if not call.outputs:
             return "returns no tensor"
+        if call.outputs[0] in self.drawn.values:
+            return "gives random numbers, of which nothing can be proven"
         return f"returns {self.traces.own_golden.resolve(call.outputs[0])} as it is"
 
     def _divergence(

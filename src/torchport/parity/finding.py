@@ -68,6 +68,16 @@ def missing(call: Call, what: str, key: str) -> Finding:
     return Finding(call.name, what, False, f"the port computed no value for {key}", None, key)
 
 
+def of_another_kind(
+    call: Call, what: str, key: str, golden: torch.Tensor, candidate: torch.Tensor
+) -> Finding | None:
+    """A finding if random numbers are not as many as they must be, or not of their dtype; else None."""
+    known, found = (f"{dtypes.name_of(one.dtype)} {list(one.shape)}" for one in (golden, candidate))
+    if golden.shape == candidate.shape and dtypes.comparable(golden.dtype, candidate.dtype):
+        return None
+    return Finding(call.name, what, False, f"draws {found}, and the model draws {known}", None, key)
+
+
 def too_many(call: Call, name: str, reason: str) -> Finding:
     return Finding(call.name, f"call {name}", False, reason, None, None)
 

@@ -6,13 +6,14 @@ In: the traces of a comparison and the rules. Out: findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
 
-from torchport.parity.finding import Finding, missing
+from torchport.parity.drawn import Drawn
+from torchport.parity.finding import Finding, missing, of_another_kind
 from torchport.parity.metrics import Metrics
 from torchport.parity.rulebook import Choice, RuleBook
 from torchport.parity.values import Remembered, judge_value, rule_for
@@ -46,8 +47,14 @@ class Measuring:
     """Judges single values of the traces, by the rule for each."""
 
     def __init__(
-        self, traces: Traces, rules: RuleBook, again: Again, remembered: Mapping[str, Remembered]
+        self,
+        traces: Traces,
+        rules: RuleBook,
+        again: Again,
+        remembered: Mapping[str, Remembered],
+        drawn: Drawn,
     ) -> None:
+        self.drawn = drawn
         self.traces, self.rules, self.again, self.remembered = traces, rules, again, remembered
         self._of_golden: dict[tuple[str, float | None, float | None], Metrics] = {}
         """What was measured of the values of a call that are golden tensors themselves, by key and tolerances."""
@@ -57,7 +64,11 @@ class Measuring:
         self._of_golden.clear()
 
     def own(self, call: Call, what: str, key: str) -> Finding | None:
-        """The verdict on a value in lock-step, or None for an input that is another value handed on unchanged."""
+        """The verdict on a value in lock-step.
+
+        None for an input that is another value handed on unchanged, and for random numbers, unless they are of another
+        shape or dtype.
+        """
         known = self.remembered.get(key)
         if known is not None and key not in self.again.coarser:
             return known.own._replace(call=call.name, what=what)
@@ -68,6 +79,8 @@ class Measuring:
             handed_on = stored != key and key not in call.outputs
             return None if handed_on else missing(call, what, key)
         pair = golden.get(key), lockstep.get(key)
+        if key in self.drawn.values:
+            return of_another_kind(call, what, key, *pair)
         more = self._from_truth(key), self.again.coarser.get(key)
         return self._judged(call, what, key, *pair, self.rules.own, *more)
 
@@ -89,8 +102,8 @@ class Measuring:
 
     def returned_chained(self, root: Call) -> list[Finding]:
         """The verdicts on what the program gives to its users."""
-        coarser = self.again.coarser_ends
-        return self._returned(root, self.traces.chained, self.rules.chained, self._from_end, coarser)
+        coarser, random = self.again.coarser_ends, self.drawn.downstream
+        return self._returned(root, self.traces.chained, self.rules.chained, self._from_end, coarser, random)
 
     def _returned(
         self,
@@ -99,6 +112,7 @@ class Measuring:
         choose: Choice,
         distance_of: Callable[[str], torch.Tensor | None],
         coarser: Values,
+        left_out: Collection[str] = (),
     ) -> list[Finding]:
         number = 0 if trace.returned is None else trace.returned.number
         if number != len(root.outputs):
@@ -106,6 +120,8 @@ class Measuring:
             return [Finding(root.name, "the outputs of the program", False, reason, None, None)]
         found = []
         for index, key in enumerate(root.outputs):
+            if key in left_out:
+                continue
             given = returned_key(root.name, index)
             pair = self.traces.golden.get(key), trace.get(given)
             what = f"{output_name(root, index)} of the program"

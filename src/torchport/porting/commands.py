@@ -75,6 +75,7 @@ def record_spec(
     dynamic: str | None,
     hints: Path | None,
     ops: bool,
+    allow_random: bool = False,
     watch: Watcher,
 ) -> dict[str, Any]:
     wishes = read_hints(hints)
@@ -88,6 +89,7 @@ def record_spec(
         name=safe_name(name),
         dynamic=wished_axes(dynamic, wishes),
         ops=ops,
+        allow_random=allow_random,
     )
     return _summary(capture, capture.save(out))
 

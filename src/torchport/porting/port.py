@@ -135,7 +135,8 @@ def port(
 ) -> Port:
     """Captures a model and converts it. `check()` of what comes back runs and compares it.
 
-    `options` are those of the target, such as `checks` and `hints`.
+    `options` are those of the target, such as `checks`, `hints` and `allow_random`, without which a model that draws
+    random numbers is refused.
     """
     chosen = find_target(target)
     given = options_for(chosen, options)
@@ -154,6 +155,7 @@ def port(
             ops=given.records_operations,
             variants=given.names_sizes,
             decompose=lambda op: not chosen.supports(op),
+            allow_random=given.allows_random,
         )
     if capture.export_error is not None:
         error = capture.export_error

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchport.arithmetic.classes import EAGER, Arithmetic
 from torchport.arithmetic.ported import emulated_values, wide_outputs
+from torchport.capture.drawn import drawn_values, random_summary
 from torchport.capture.graph import Graph
 from torchport.capture.hooks import UNKNOWN
 from torchport.capture.manifest import read_manifest
@@ -44,12 +45,13 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
         todos = explained_todos((stopped.todo,), graph)
         return written(unsupported(target, files, todos, steps.seconds), files)
     plan = make_plan(graph)
+    drawn = drawn_values(graph, plan)
     operations = {
         call.name: [node.name for node in graph.modules[call.module].nodes] for call in plan.calls.values()
     }
     ends = partial(_ends, files, graph)
     reference = Reference(EAGER, partial(_emulated, files, graph), ends, lambda _: {})
-    parity = compare_run(files, plan, rules, steps, operations, reference)
+    parity = compare_run(files, plan, rules, steps, operations, reference, drawn=drawn)
     if parity.passed and stopped is not None:
         raise RunError("TP0601", f"the port stopped: {stopped.message}")
     report = Report.of_parity(
@@ -60,8 +62,10 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
         files=_places(files),
         stopped=None if stopped is None else stopped.message,
     )
-    notes = (*report.notes, *_notes_on_the_program(report), *_notes(files))
-    beside = {"notes": notes, "control_flow": _control_flow(files)}
+    random = random_summary(graph, plan, drawn)
+    first = () if random is None else (random.text,)
+    notes = (*first, *report.notes, *_notes_on_the_program(report), *_notes(files))
+    beside = {"notes": notes, "control_flow": _control_flow(files), "random": random}
     return written(report.model_copy(update=beside), files)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import safetensors
 import torch
 
+from torchport.capture.drawn import has_random
 from torchport.capture.eager import on_meta, tensors
 from torchport.capture.graph import Dim, Graph
 from torchport.capture.manifest import read_manifest
@@ -116,6 +117,7 @@ def record_resized(
         name=files.name,
         variants=False,
         decompose=lambda op: not target.supports(op),
+        allow_random=has_random(read_manifest(files.manifest)[0]),
     )
     resized = artifact.resized(sizes, again.graph, again.weights)
     if resized is None:

@@ -18,7 +18,8 @@ def headline(report: Report) -> str:
     rule = f" ({report.rule})" if report.rule else ""
     if report.status == "pass":
         agree = "the 1 layer agrees" if len(judged) == 1 else f"all {len(judged)} layers agree"
-        return f"{ported}: {agree} with PyTorch{rule}"
+        but = "" if report.random is None else ", but for what is random"
+        return f"{ported}: {agree} with PyTorch{but}{rule}"
     if report.status == "unsupported":
         return f"{ported}: {_operations(len(report.todos))} nothing maps"
     if failed:
@@ -35,6 +36,8 @@ def headline(report: Report) -> str:
         return f"{ported}: every layer agrees, but the outputs drift too far{rule}"
     if report.todos:
         return f"{ported}: {_operations(len(report.todos))} nothing maps"
+    if report.is_all_random:
+        return f"{ported}: every output depends on random numbers, so nothing is proven"
     return f"{ported}: nothing was compared, so nothing is proven"
 
 

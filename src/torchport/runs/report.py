@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_valid
 from torchport.errors import CODES, ConvertError, ParityError, UsageError
 from torchport.events import STEPS
 from torchport.files import write_atomically
+from torchport.parity.drawn import RandomSummary
 from torchport.parity.result import Divergence, Layer, Measured, Parity, Program
 from torchport.runs.control_flow import ControlFlowSummary
 from torchport.targets.base import Todo
@@ -44,6 +45,8 @@ class Report(BaseModel):
     """What the port said when it stopped before its end."""
     control_flow: tuple[ControlFlowSummary, ...] = ()
     """The layers that run graphs of their own, with these graphs."""
+    random: RandomSummary | None = None
+    """What the verdict leaves out because it is random; None if the model draws no random numbers."""
     notes: tuple[str, ...] = ()
     """What is true of the port beside the verdict, and a user should know."""
     seconds: dict[str, float] = Field(default_factory=dict)
@@ -112,6 +115,11 @@ class Report(BaseModel):
     def passed(self) -> bool:
         return self.status == "pass"
 
+    @property
+    def is_all_random(self) -> bool:
+        """Whether nothing is proven because every output depends on random numbers."""
+        return self.random is not None and not self.random.proven
+
     def worst_layers(self, number: int) -> list[Layer]:
         """The culprit, the other failed layers, then those whose own error is nearest its limit."""
         culprit = None if self.first_divergence is None else self.first_divergence.layer
@@ -129,6 +137,9 @@ class Report(BaseModel):
         if self.todos:
             operations = ", ".join(sorted({todo.op for todo in self.todos}))
             raise ConvertError("TP0401", f"{self.model}: nothing maps {operations}")
+        if self.is_all_random:
+            outputs = ", ".join(self.random.outputs) if self.random is not None else ""
+            raise ParityError("TP0703", f"{self.model}: {CODES['TP0703'].title}: {outputs}")
         raise ParityError("TP0702", f"{self.model}: {CODES['TP0702'].title}")
 
     def to_dataframe(self) -> Any:

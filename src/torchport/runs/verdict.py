@@ -16,6 +16,7 @@ from torchport.arithmetic.classes import EAGER, FLOAT32, Arithmetic
 from torchport.arithmetic.naming import name_arithmetic
 from torchport.events import LayerJudged, Steps
 from torchport.parity.compare import compare_traces
+from torchport.parity.drawn import NOTHING_DRAWN, Drawn
 from torchport.parity.measuring import Again
 from torchport.parity.result import Layer, Parity
 from torchport.parity.rulebook import RuleBook
@@ -78,11 +79,12 @@ def compare_run(
     *,
     traces: RunTraces | None = None,
     pictures: bool = True,
+    drawn: Drawn = NOTHING_DRAWN,
 ) -> Parity:
     """Compares what the candidate computed with the recording, call by call.
 
     The traces are those in the run's folder, unless they are given. Without `pictures`, there is one of each layer that
-    fails, and of no other.
+    fails, and of no other. `drawn` are the values that are random.
     """
     found = traces or RunTraces.of(files)
 
@@ -101,6 +103,7 @@ def compare_run(
             judged=judged,
             own_golden=found.own_golden,
             remembered=found.remembered,
+            drawn=drawn,
         )
 
     with steps.step("compare", "comparing every layer"):

@@ -59,6 +59,11 @@ class Options(BaseModel):
         """Whether the artifact is for all sizes of the model, so that the capture must show what follows from which."""
         return False
 
+    @property
+    def allows_random(self) -> bool:
+        """Whether a model that draws random numbers is ported, with what depends on them left out of the verdict."""
+        return False
+
     def watching_operations(self) -> Self:
         """The same options for an artifact that shows the value of every operation."""
         return self

@@ -16,7 +16,13 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from torchport.capture.decompositions import DECOMPOSITIONS
-from torchport.capture.operations import arguments, is_mutating, overload, overloads
+from torchport.capture.operations import (
+    always_draws_random_numbers,
+    arguments,
+    is_mutating,
+    overload,
+    overloads,
+)
 from torchport.capture.simplify import HANDLED
 from torchport.capture.torch_internals import aten_names, is_composite
 from torchport.targets.base import Target
@@ -78,7 +84,7 @@ class _Table:
 
     def _state(self, name: str) -> tuple[State, str | None]:
         if self.target.supports(name):
-            return "mapped", None
+            return "mapped", _ONLY_IF_ALLOWED if always_draws_random_numbers(name) else None
         if name in HANDLED:
             return "decomposed", "dropped or rewritten when a model is captured"
         if is_mutating(name):
@@ -103,6 +109,7 @@ class _Table:
         return reason_to_refuse(name) or f"nothing in the tables of {self.target.name} maps it"
 
 
+_ONLY_IF_ALLOWED = "with --allow-random: nothing is proven of the numbers, nor of what depends on them"
 _MADE_OF_OTHERS = "torch makes it of other operations when a model is captured"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torchport.targets.base import Todo
 from torchport.targets.candle.code import EMPTY, Code, InputName
@@ -39,6 +39,16 @@ class Value:
     def is_field(self) -> bool:
         """Whether the value is kept in the struct, so that it cannot be moved out of it."""
         return self.form == "owned" and self.code.startswith("self.")
+
+
+class Written(NamedTuple):
+    """How code is written: what it shows to a checker, and whether it may draw random numbers."""
+
+    checks: str
+    allow_random: bool
+
+
+UNWATCHED = Written("none", allow_random=False)
 
 
 @dataclass(frozen=True)

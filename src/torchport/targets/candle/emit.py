@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from torchport.capture import graph as g
+from torchport.capture.drawn import shown_nodes
 from torchport.targets.candle import rust
-from torchport.targets.candle.body import Binding, Body, Field, Number, Unsupported, Value
+from torchport.targets.candle.body import Binding, Body, Field, Number, Unsupported, Value, Written
 from torchport.targets.candle.code import (
     Code,
     Parameter,
@@ -47,8 +48,11 @@ def as_pairs(meta: g.TensorMeta) -> g.TensorMeta:
 class Emitter:
     """Holds what is known while a module is written, and writes its values, names and numbers."""
 
-    def __init__(self, graph: g.Graph, module: g.Module, checks: str):
-        self.graph, self.module, self.checks = graph, module, checks
+    def __init__(self, graph: g.Graph, module: g.Module, written: Written):
+        self.graph, self.module, self.checks = graph, module, written.checks
+        self.allows_random = written.allow_random
+        self.shown = shown_nodes(module)
+        """The operations that are shown to a checker, whatever else is."""
         self.path = module.path
         """The path that the struct's VarBuilder has."""
         self.body = Body()

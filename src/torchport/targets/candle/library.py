@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 from torchport.capture import graph as g
 from torchport.targets.base import Todo
-from torchport.targets.candle.body import Body
+from torchport.targets.candle.body import Body, Written
 from torchport.targets.candle.code import StructName
 from torchport.targets.candle.config import Config
 from torchport.targets.candle.layers import is_layer
@@ -40,14 +40,14 @@ class Library:
     those of the first are written.
     """
 
-    def __init__(self, graphs: Sequence[g.Graph], config: Config, checks: str):
+    def __init__(self, graphs: Sequence[g.Graph], config: Config, written: Written):
         self.graphs, self.graph = graphs, graphs[0]
         self._placed: list[dict[str, Placed]] = [{} for _ in graphs]
         self._groups: list[Group] = []
         self.todos: list[Todo] = []
         levels = zip_longest(*(list(_levels(graph)) for graph in graphs), fillvalue=[])
         for keys in levels:
-            self._add_level(keys, config, checks)
+            self._add_level(keys, config, written)
 
     @property
     def placed(self) -> dict[str, Placed]:
@@ -70,12 +70,12 @@ class Library:
             if placed[""].struct == root
         ]
 
-    def _add_level(self, keys: Sequence[list[str]], config: Config, checks: str) -> None:
+    def _add_level(self, keys: Sequence[list[str]], config: Config, written: Written) -> None:
         alike: dict[Hashable, list[Member]] = {}
         for size, (graph, own) in enumerate(zip(self.graphs, keys, strict=True)):
             for key in own:
                 module = graph.modules[key]
-                body = write_module(graph, module, self._placed[size], checks)
+                body = write_module(graph, module, self._placed[size], written)
                 self.todos += body.todos if size == 0 else []
                 alike.setdefault((module.type, _fingerprint(body)), []).append(Member(size, module, body))
         for members in alike.values():

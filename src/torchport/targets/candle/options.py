@@ -17,6 +17,13 @@ class CandleOptions(Options):
     hints: dict[str, int | float | list[str]] = Field(default_factory=dict)
     """Names for sizes, by their value or by the weight axes that they are."""
 
+    allow_random: bool = False
+    """Whether operations that draw random numbers are ported, with candle's generator."""
+
+    @property
+    def allows_random(self) -> bool:
+        return self.allow_random
+
     @property
     def records_operations(self) -> bool:
         return self.checks == "ops"

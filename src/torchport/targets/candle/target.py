@@ -56,7 +56,9 @@ class CandleTarget:
     ) -> WrittenCode:
         if model is not None and not model.isidentifier():
             raise UsageError("TP0801", f"--model is {model!r}", fix="give a name of letters, digits and _")
-        generated = writer.generate(graph, checks=options.checks, hints=options.hints, model=model)
+        generated = writer.generate(
+            graph, checks=options.checks, hints=options.hints, model=model, allow_random=options.allow_random
+        )
         if file is not None:
             write_atomically(file, project.format_rust(generated.source))
         return WrittenCode(generated.model, generated.config, tuple(generated.todos), tuple(generated.names))
@@ -80,7 +82,9 @@ TARGET: Target = CandleTarget()
 def _write(
     graph: Graph, weights: Mapping[str, torch.Tensor] | None, folder: Path, options: CandleOptions
 ) -> writer.Generated:
-    generated = writer.generate(graph, checks=options.checks, hints=options.hints)
+    generated = writer.generate(
+        graph, checks=options.checks, hints=options.hints, allow_random=options.allow_random
+    )
     project.write_project(folder, generated, graph.name)
     if weights is not None:
         write_tensors(folder / WEIGHTS, StoredWeights(graph, weights, folder), {"format": "pt"})

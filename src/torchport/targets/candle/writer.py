@@ -11,6 +11,7 @@ from torchport.capture import graph as g
 from torchport.errors import UsageError
 from torchport.targets.base import NamedNumber, Todo
 from torchport.targets.candle import lowering, ops, rust
+from torchport.targets.candle.body import Written
 from torchport.targets.candle.code import Code, InputName, Parameter, Part, Slot, StructName
 from torchport.targets.candle.config import Config, Hint, weight_axis
 from torchport.targets.candle.layers.table import RUNTIME_TYPES
@@ -51,9 +52,10 @@ def generate(
     checks: str = "layers",
     hints: Mapping[str, Hint] | None = None,
     model: str | None = None,
+    allow_random: bool = False,
 ) -> Generated:
     """Writes the Rust for a captured graph. `model` is the name of the root's struct, if not its class's."""
-    config, library = _library(graph, checks, hints)
+    config, library = _library(graph, Written(checks, allow_random), hints)
     names = struct_names(library)
     root = library.placed[""].struct
     if model:
@@ -105,12 +107,12 @@ def _axis(sizes: Sequence[g.Dim], graph: g.Graph, config: Config, place: str | N
     return f"{least}{first.expr}{most}"
 
 
-def _library(graph: g.Graph, checks: str, hints: Mapping[str, Hint] | None) -> tuple[Config, Library]:
+def _library(graph: g.Graph, written: Written, hints: Mapping[str, Hint] | None) -> tuple[Config, Library]:
     """The structs, and the names of numbers, from all sizes of the model that become the same code."""
     graphs = [graph, *graph.variants]
     while True:
         config = Config(graphs, hints)
-        library = Library(graphs, config, checks)
+        library = Library(graphs, config, written)
         alike = library.alike()
         if len(alike) == len(graphs):
             break

@@ -5,6 +5,7 @@ for, with weights under the names that the constructor reads. Any other module i
 """
 
 from torchport.capture import graph as g
+from torchport.targets.candle.body import UNWATCHED
 from torchport.targets.candle.emit import Emitter
 from torchport.targets.candle.layers import convolution, linear, norms, recurrent
 from torchport.targets.candle.layers.activations import activation
@@ -25,4 +26,4 @@ def find_layer(emitter: Emitter, module: g.Module) -> RuntimeLayer | None:
 
 
 def is_layer(graph: g.Graph, module: g.Module) -> bool:
-    return find_layer(Emitter(graph, module, "none"), module) is not None
+    return find_layer(Emitter(graph, module, UNWATCHED), module) is not None

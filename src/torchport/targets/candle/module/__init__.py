@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torchport.capture import graph as g
-from torchport.targets.candle.body import Body
+from torchport.targets.candle.body import Body, Written
 from torchport.targets.candle.code import code, joined
 from torchport.targets.candle.emit import Emitter
 from torchport.targets.candle.layers import find_layer
@@ -21,8 +21,8 @@ from torchport.targets.candle.module.taken_sizes import take_sizes
 from torchport.targets.candle.struct import Placed
 
 
-def write_module(graph: g.Graph, module: g.Module, placed: Mapping[str, Placed], checks: str) -> Body:
-    e = Emitter(graph, module, checks)
+def write_module(graph: g.Graph, module: g.Module, placed: Mapping[str, Placed], written: Written) -> Body:
+    e = Emitter(graph, module, written)
     declare_inputs(e)
     layer = find_layer(e, module) if module.key == "" else None
     if layer is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torchport.capture import graph as g
+from torchport.capture.drawn import is_drawn, values_read
 from torchport.capture.hooks import UNKNOWN
 from torchport.targets.base import Todo
 from torchport.targets.candle import rust
@@ -16,7 +17,7 @@ from torchport.targets.candle.lowering import how_to_register
 from torchport.targets.candle.module.child import Child, note_call
 from torchport.targets.candle.module.flow import write_flow
 from torchport.targets.candle.module.loops import find_loop, write_loop
-from torchport.targets.candle.module.scope import is_flow_layer
+from torchport.targets.candle.module.scope import Scope, is_flow_layer
 from torchport.targets.candle.module.unrolled import unrolled_loops, write_unrolled
 from torchport.targets.candle.registry import OPS, Several, find
 from torchport.targets.coverage import reason_to_refuse
@@ -132,6 +133,7 @@ def _operation(e: Emitter, node: g.Node) -> list[Code] | Several:
         for meta in node.outputs:
             if meta is not None and as_pairs(meta).dtype not in rust.DTYPES:
                 raise Unsupported(f"candle has no dtype {meta.dtype}")
+        _must_be_seen(e, node)
         args = Args(node)
         result = function(e, args)
         args.check_all_read()
@@ -143,9 +145,25 @@ def _operation(e: Emitter, node: g.Node) -> list[Code] | Several:
     for index in range(len(outputs), len(node.outputs)):
         if e.times_read(g.Ref(node.name, index)) > 0:
             return _todo(e, node, f"its result {index} is read, which is not computed")
-    if e.checks == "ops" and len(outputs) == 1:
+    is_shown = e.checks == "ops" or (e.checks != "none" and node.name in e.shown)
+    if is_shown and len(outputs) == 1:
         return [code('check!(self.probe, "{}", {})?', node.name, outputs[0])]
     return outputs
+
+
+def _must_be_seen(e: Emitter, node: g.Node) -> None:
+    """Raises for random numbers that nobody allowed, or of which nobody would see what they are drawn from."""
+    if not is_drawn(node):
+        return
+    if isinstance(e, Scope):
+        raise Unsupported(
+            "it draws random numbers in a body of control flow, where no check can hand them on"
+        )
+    if not e.allows_random:
+        raise Unsupported(f"{reason_to_refuse(node.op)}; --allow-random leaves what depends on them unproven")
+    counts = {one.name: len(one.outputs) for one in e.module.nodes if one.op != g.CALL}
+    if len(node.outputs) > 1 or any(counts.get(ref.name, 1) > 1 for ref in g.refs(values_read(node))):
+        raise Unsupported("it draws random numbers from one of several results of an operation")
 
 
 def _is_complex(e: Emitter, node: g.Node) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from torchport.capture import graph as g
-from torchport.targets.candle.body import Value
+from torchport.targets.candle.body import UNWATCHED, Value
 from torchport.targets.candle.code import Code
 from torchport.targets.candle.emit import Emitter
 from torchport.targets.candle.module.inputs import add_weights
@@ -21,7 +21,7 @@ class Scope(Emitter):
 
     def __init__(self, outer: Emitter, module: g.Module, operands: Sequence[Value], held: Iterable[str] = ()):
         """`held` are names that the block must not give to anything else, not even after their last use in it."""
-        super().__init__(outer.graph, module, "none")
+        super().__init__(outer.graph, module, UNWATCHED)
         self.body, self.sizes, self.path = outer.body, outer.sizes, outer.path
         self.weight_fields, self._field_names = outer.weight_fields, outer._field_names
         self._binding_numbers = outer._binding_numbers

@@ -24,7 +24,7 @@ Slices = dict[g.Ref, tuple[g.Ref, int, g.TensorMeta | None]]
 
 def unrolled_loops(e: Emitter) -> dict[int, Unrolled]:
     """The loops of a module, by the positions of their first nodes. A check of every operation needs each by itself."""
-    if e.checks == "ops" or isinstance(e, Scope):
+    if e.checks == "ops" or e.shown or isinstance(e, Scope):
         return {}
     metas = g.value_metas(e.module, e.graph.weights)
     return {loop.start: loop for loop in find_unrolled(e.module, metas)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from torchport.targets.candle.body import Number
+from torchport.targets.candle.body import UNWATCHED, Number
 from torchport.targets.candle.code import Code, Parameter, Piece, Slot, code, joined, tuple_of
 from torchport.targets.candle.emit import Emitter
 from torchport.targets.candle.layers.table import RuntimeLayer
@@ -63,7 +63,7 @@ def _kind(e: Emitter, placed: Mapping[str, Placed], key: str) -> Hashable:
 
 def _alone(e: Emitter, key: str) -> tuple[RuntimeLayer, list[Number]]:
     """The layer that a child is, and its numbers, without a trace in the parent."""
-    probe = Emitter(e.graph, e.module, "none")
+    probe = Emitter(e.graph, e.module, UNWATCHED)
     return layer_of(probe, key), probe.body.numbers
 
 
