@@ -12,6 +12,7 @@ from typing import Any
 from torchport.capture.file_names import capture_name, captured_file
 from torchport.diff.formats import unreadable
 from torchport.errors import ManifestError, ReportError, UsageError
+from torchport.runs.changing import put_back_if_interrupted
 from torchport.runs.folder import (
     REPORT_FILE,
     RUN_FILE,
@@ -80,6 +81,7 @@ def _only(found: Sequence[Path], folder: Path) -> Path:
 
 
 def _run(folder: Path) -> Located:
+    put_back_if_interrupted(folder)
     chained = record_in(folder, "chained")
     if not chained.is_file():
         message = f"the run has no {chained.relative_to(folder)}: what the port computed is not there"
