@@ -16,6 +16,7 @@ from torch import nn
 import torchport
 from torchport import Port, Report, TorchportError
 from torchport.cli import main
+from torchport.porting import recording
 from torchport.report.terminal import text_of
 from torchport.runs.run import Run
 
@@ -110,6 +111,30 @@ def test_checks_of_two_specs_with_one_name_do_not_replace_each_other(
     for spec in ("m.py:more", "n.py:more", "m.py:more"):
         assert answer(capsys, "check", "net", spec)[0] == 0
     assert sorted(path.name for path in (run / "checks").iterdir()) == ["more", "more_2"]
+
+
+def test_a_check_at_other_sizes_has_their_config_and_weights_in_its_own_folder(tmp_path: Path) -> None:
+    class Sized(nn.Module):
+        def __init__(self, size: int = 8) -> None:
+            super().__init__()
+            self.size = size
+            self.dense = nn.Linear(size, 2 * size)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.dense(x)
+
+    port = torchport.port(Sized().eval(), torch.randn(3, 8), out=tmp_path / "port", name="sized")
+    beside = port.files.free_check("large", "m.py:large")
+    large = recording.Subject(Sized(6).eval(), (torch.randn(3, 6),), {})
+    made = recording.on_other_inputs(large, port, beside)
+    opened = Port.open(beside.path)
+    assert opened.artifact == made.artifact and opened.files.project == port.files.project
+    assert opened.artifact.stored == beside.path / "resized" / "model.safetensors"
+    assert json.loads((beside.path / "resized" / "config.json").read_text()) == {"size": 6}
+    recording.sound(opened.files, opened.artifact.stored)
+    same = recording.Subject(Sized().eval(), (torch.randn(5, 8),), {})
+    with pytest.raises(TorchportError, match="TP0323"):
+        recording.on_other_inputs(same, port, port.files.free_check("same", "m.py:same"))
 
 
 def test_other_weights_are_said_before_anything_is_compared(

@@ -72,7 +72,7 @@ class RunFolder:
     @property
     def project(self) -> Path:
         """The folder of the artifact."""
-        return self.path / (self.about.project or "project")
+        return Path(os.path.normpath(self.path / (self.about.project or "project")))
 
     @property
     def captures(self) -> Path:
