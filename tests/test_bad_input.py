@@ -85,8 +85,8 @@ def random():
 def raises():
     raise ValueError("no such size")
 
-def bare():
-    return Net(), torch.ones(2, 4)
+def number():
+    return Net(), 4
 
 def sleeps():
     import sys, time
@@ -99,10 +99,13 @@ RAISES_LINE = MODELS.splitlines().index('    raise ValueError("no such size")') 
 
 
 class Torchport:
-    """Runs commands in a folder, twice each: for people and for programs."""
+    """Runs commands in a folder, twice each: for people and for programs.
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self.capsys = folder, capsys
+    One that is refused is run once more where a finished run is, which must be the same afterwards.
+    """
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], finished: Path) -> None:
+        self.folder, self.capsys, self.finished = folder, capsys, finished
 
     def __call__(self, *arguments: str | Path) -> tuple[int, str, str]:
         self.capsys.readouterr()
@@ -112,7 +115,10 @@ class Torchport:
         only_whole_files(self.folder)
         return code, out, err
 
-    def refuses(self, *arguments: str | Path, code: str, says: str = "", at: str = "") -> dict[str, Any]:
+    def refuses(
+        self, *arguments: str | Path, code: str, says: str = "", at: str = "", everywhere: bool = True
+    ) -> dict[str, Any]:
+        """`everywhere` says whether the command is refused wherever it writes to."""
         exit_code, out, err = self(*arguments)
         assert exit_code == 2 and out == "", (exit_code, out)
         assert f"error {code}: " in err and "\n  next:  " in err and says in err, err
@@ -122,7 +128,33 @@ class Torchport:
         error = answer["error"]
         assert error["code"] == code and error["message"] and error["fix"]
         assert says in f"{error['message']} {error['fix']}" and at in (error["where"] or ""), error
+        if everywhere:
+            self._leaves_a_run_as_it_was(arguments)
         return error
+
+    def _leaves_a_run_as_it_was(self, arguments: tuple[str | Path, ...]) -> None:
+        """Where the command writes to a folder, and in each folder of a run that it is given."""
+        places = [str(one) for one in arguments]
+        if "--out" in places and places[0] in ("port", "record"):
+            place = self.folder / "a_finished_run"
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(self.finished, place)
+            if Path(places[places.index("--out") + 1]).parent.is_dir():
+                places[places.index("--out") + 1] = str(place)
+            given = [place]
+        else:
+            given = [Path(one) for one in places[1:] if Path(one).is_dir()]
+        before = [contents(place) for place in given]
+        code, _, _ = self(*places)
+        assert code == 2 and [contents(place) for place in given] == before
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """All that is in a folder, by path; None for a folder."""
+    return {
+        path.relative_to(folder).as_posix(): None if path.is_dir() else path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+    }
 
 
 def only_whole_files(folder: Path) -> None:
@@ -137,11 +169,11 @@ def only_whole_files(folder: Path) -> None:
 
 @pytest.fixture
 def torchport(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, finished: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Torchport:
     (tmp_path / "m.py").write_text(MODELS)
     monkeypatch.chdir(tmp_path)
-    return Torchport(tmp_path, capsys)
+    return Torchport(tmp_path, capsys, finished)
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +187,25 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subject = load_spec(f"{folder / 'm.py'}:net")
     port(subject.model, subject.args, out=folder / "port", name="net")
     return folder / "port"
+
+
+@pytest.fixture(scope="module")
+def finished(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with what a verdict leaves behind, and a program of the user's own in the project."""
+    folder = Path(shutil.copytree(made, tmp_path_factory.mktemp("finished") / "port"))
+    for name in (
+        "report.json",
+        "report.html",
+        "run/chained.safetensors",
+        "snippets/first/rerun.py",
+        "minified/reproduce.py",
+        "checks/other/report.json",
+        "rust/src/bin/mine.rs",
+        "notes.txt",
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        save_file({}, folder / name) if name.endswith("safetensors") else (folder / name).write_text("{}")
+    return folder
 
 
 @pytest.fixture
@@ -178,7 +229,7 @@ PORT = ("--to", "candle", "--out", "out")
         ("m.py:nobody", "TP0103", "nobody", "m.py"),
         ("m.py:raises", "TP0104", "no such size", f"m.py:{RAISES_LINE}"),
         ("m.py:Net", "TP0105", "a model alone", "m.py"),
-        ("m.py:bare", "TP0105", "(Net, Tensor)", "m.py"),
+        ("m.py:number", "TP0105", "(Net, int)", "m.py"),
     ],
 )
 @pytest.mark.parametrize("command", ["port", "record"])
@@ -199,7 +250,9 @@ def test_a_file_with_a_syntax_error_is_named_by_the_line(torchport: Torchport) -
 
 
 def test_a_model_that_fails_its_own_forward_is_named_by_the_line(torchport: Torchport) -> None:
-    torchport.refuses("port", "m.py:broken", *PORT, code="TP0201", at=f"m.py:{BROKEN_LINE}")
+    torchport.refuses(
+        "port", "m.py:broken", *PORT, code="TP0201", at=f"Broken at {torchport.folder}/m.py:{BROKEN_LINE}"
+    )
     assert not Path("out").exists()
 
 
@@ -403,7 +456,7 @@ class TestFilesOfAPort:
         torchport.refuses("check", port, "m.py:wide", code="TP0202", says="first")
 
     def test_inputs_that_the_port_was_not_made_for(self, torchport: Torchport, port: Path) -> None:
-        Path("n.py").write_text(MODELS + "\ndef longer():\n    return Net(), (torch.ones(2, 1, 4),)\n")
+        Path("n.py").write_text(MODELS + "\ndef longer():\n    return net()[0], (torch.ones(2, 1, 4),)\n")
         torchport.refuses("check", port, "n.py:longer", code="TP0208", says="[batch, 4]")
 
     def test_a_directory_that_is_not_there(self, torchport: Torchport) -> None:
@@ -460,7 +513,7 @@ def test_a_disk_that_fills(torchport: Torchport, small_disk: Path, spec: str) ->
 
 def test_a_disk_that_fills_leaves_no_manifest(torchport: Torchport, small_disk: Path) -> None:
     command = ("record", "m.py:wide", "--name", "n", "--out", small_disk / "out")
-    torchport.refuses(*command, code="TP0330", says="No space left")
+    torchport.refuses(*command, code="TP0330", says="No space left", everywhere=False)
     only_whole_files(small_disk)
     assert not list(small_disk.rglob("*_manifest.json"))
 
@@ -482,7 +535,9 @@ def read_only(small_disk: Path) -> Path:
 
 def test_a_directory_that_cannot_be_written_to(torchport: Torchport, read_only: Path) -> None:
     for command in (("port", "m.py:net", "--to", "candle"), ("record", "m.py:net", "--name", "n")):
-        torchport.refuses(*command, "--out", read_only / "out", code="TP0330", says="does not allow it")
+        torchport.refuses(
+            *command, "--out", read_only / "out", code="TP0330", says="does not allow it", everywhere=False
+        )
 
 
 def test_an_out_that_is_a_file(torchport: Torchport) -> None:
@@ -543,7 +598,6 @@ def test_free_axes_in_hints_are_checked_like_the_option(torchport: Torchport) ->
         (("--to", "candle", "--rtol", "much"), "TP0801", "--rtol"),
         (("--to", "brick"), "TP0402", "candle"),
         (("--to", "candle", "--checks", "some"), "TP0801", "some"),
-        ((), "TP0801", "--to"),
     ],
 )
 def test_options_that_cannot_be_used(

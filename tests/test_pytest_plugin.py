@@ -75,18 +75,19 @@ def test_torch_is_not_imported_before_the_fixture_is_used() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-def test_a_failing_test_has_a_section_with_the_culprit_and_the_report(suite: pytest.Pytester) -> None:
+def test_a_failing_test_says_once_what_the_culprit_is_and_where_the_report_is(suite: pytest.Pytester) -> None:
     result = run(suite, "--basetemp", str(suite.path / "base"))
     result.assert_outcomes(passed=1, failed=3)
     result.stdout.fnmatch_lines(
         [
             "*torchport.errors.ParityError: TP0701: Sequential to torch: 1 of 3 layers diverge*",
-            "*- torchport -*",
             "*culprit    1 (torch.nn.modules.normalization.LayerNorm)",
             "*report     *report.json",
             "*RunError: TP0603: the candidate fails on these inputs: ZeroDivisionError*",
         ]
     )
+    printed = result.stdout.str()
+    assert "- torchport -" not in printed and printed.count("culprit    1 (torch.nn") == 2, "once a test"
     kept = sorted((suite.path / "base" / "torchport").iterdir())
     assert len(kept) == 2 and all(not Run.open(folder).report.passed for folder in kept)
     assert "torchport = " not in result.stdout.str(), "no summary when nothing is asked to be kept"
@@ -155,7 +156,9 @@ def test_gradients_that_fail_are_told(pytester: pytest.Pytester) -> None:
         """
     )
     result = run(pytester, "--torchport-report", "kept")
-    result.stdout.fnmatch_lines(["*TP0701: mine*", "*culprit    bias (gradient of Linear.bias)"])
+    result.stdout.fnmatch_lines(
+        ["*TP0701: mine*", "*- torchport -*", "*culprit    bias (gradient of Linear.bias)"]
+    )
     (folder,) = (pytester.path / "kept").iterdir()
     assert not Run.open(folder / "gradients").report.passed
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 OPTION = "--torchport-report"
 _INI = "torchport_report"
 _PROPERTY = "torchport_report"
-_FAILED = pytest.StashKey[list[tuple[str, str]]]()
-"""For each parity check of a test that failed, what is to be said of it, and where its report is."""
+_FAILED = pytest.StashKey[list[tuple[str | None, str]]]()
+"""For each parity check of a test that failed, what its error does not say, and where its report is."""
 _MOST_OF_A_NAME = 80
 
 
@@ -74,9 +74,12 @@ def assert_parity(
         is_worth_keeping = out is not None
         try:
             return check(*args, out=place, **options)
-        except ParityError:
+        except ParityError as error:
             is_worth_keeping = True
-            request.node.stash.setdefault(_FAILED, []).append((_failed_verdict(place), str(place)))
+            text = _failed_verdict(place)
+            # What the error says is printed with the test, and need not be printed again.
+            said = None if error.message == text else text
+            request.node.stash.setdefault(_FAILED, []).append((said, str(place)))
             raise
         finally:
             if not is_worth_keeping:
@@ -113,7 +116,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     for text, place in item.stash.get(_FAILED, []):
-        report.sections.append(("torchport", text))
+        if text is not None:
+            report.sections.append(("torchport", text))
         report.user_properties.append((_PROPERTY, place))
     item.stash[_FAILED] = []
     return report

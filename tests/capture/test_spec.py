@@ -147,13 +147,17 @@ def test_a_callable_that_fails_is_named_by_the_users_line(folder: Path, name: st
     )
 
 
+def test_a_tensor_alone_is_the_only_positional_input(folder: Path) -> None:
+    subject = load_spec("good.py:bare")
+    assert len(subject.args) == 1 and isinstance(subject.args[0], torch.Tensor) and subject.kwargs == {}
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("alone", "a model alone"),
         ("nothing", "NoneType"),
         ("swapped", "(tuple, Linear)"),
-        ("bare", "(Linear, Tensor)"),
         ("four", "(Linear, tuple, dict, int)"),
         ("keywords_as_list", "(Linear, tuple, list)"),
         ("numbered", "not strings"),

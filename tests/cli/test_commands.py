@@ -10,6 +10,7 @@ import pytest
 
 from torchport.runs.report import Report
 from torchport.targets.base import Todo
+from torchport.targets.registry import DEFAULT
 
 from .conftest import Answer, Behind
 
@@ -52,14 +53,16 @@ def test_port_hands_every_option_on(torchport: Torchport, behind: Behind) -> Non
         "rtol": 0.1,
         "atol": 0.2,
         "explain": False,
+        "force": False,
     }
 
 
-def test_port_has_defaults_for_all_but_the_model_and_the_target(torchport: Torchport, behind: Behind) -> None:
+def test_port_has_defaults_for_all_but_the_model(torchport: Torchport, behind: Behind) -> None:
     behind.result = report("pass")
-    torchport("port", "m.py:net", "--to", "candle")
+    torchport("port", "m.py:net")
     assert behind.options.pop("options") == {}
-    assert behind.options.pop("target") == "candle"
+    assert behind.options.pop("target") == DEFAULT
+    assert behind.options.pop("force") is False
     assert behind.options.pop("explain") is True
     assert set(behind.options.values()) == {None}
 

@@ -73,7 +73,7 @@ def test_an_unexpected_error_is_an_object_with_json(torchport: Torchport, behind
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("port", "m.py:net"), "--to"),
+        (("port",), "SPEC"),
         (("port", "--to", "candle"), "SPEC"),
         ((*PORT, "--checks", "some"), "'some'"),
         ((*PORT, "--rtol", "-1"), "--rtol"),

@@ -80,7 +80,7 @@ def test_one_tensor_a_list_and_a_tuple_are_the_same_inputs(made: Port) -> None:
     other = torch.randn(5, 8)
     for args in (other, [other], (other,)):
         assert made.check(args).passed
-    assert (made.files.captures / "net_again_trace.safetensors").is_file()
+    assert (made.folder / "checks" / "inputs" / "capture" / "net_trace.safetensors").is_file()
 
 
 def test_keyword_inputs_alone_are_inputs(echo: EchoTarget, tmp_path: Path) -> None:
@@ -136,11 +136,11 @@ def test_a_model_that_keeps_state_is_told_of(echo: EchoTarget, tmp_path: Path) -
             self.calls.add_(1)
             return x * 2
 
-    report = torchport.port(Counting(), torch.randn(3, 4), target="echo", out=tmp_path / "it").check()
+    report = torchport.port(Counting().eval(), torch.randn(3, 4), target="echo", out=tmp_path / "it").check()
     (note,) = report.notes
     assert report.passed and note.startswith("the model writes to calls when it is called")
     assert Port.open(tmp_path / "it").check().notes == report.notes
-    still = torchport.port(nn.ReLU(), torch.randn(3, 4), target="echo", out=tmp_path / "still").check()
+    still = torchport.port(nn.ReLU().eval(), torch.randn(3, 4), target="echo", out=tmp_path / "still").check()
     assert still.notes == ()
 
 

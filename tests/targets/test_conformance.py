@@ -151,7 +151,7 @@ def test_a_model_without_values_is_converted_and_not_proven(target: str, tmp_pat
         Port.open(port.folder).check()
 
 
-def test_a_conversion_that_fails_leaves_no_run_behind(target: str, tmp_path: Path) -> None:
+def test_a_conversion_that_fails_leaves_what_was_there(target: str, tmp_path: Path) -> None:
     model, inputs = model_and_inputs()
     capture = torchport.record(model, inputs, name="net")
     chosen = find_target(target)
@@ -161,9 +161,11 @@ def test_a_conversion_that_fails_leaves_no_run_behind(target: str, tmp_path: Pat
     assert not (tmp_path / "port" / "run.json").exists()
     assert not list((tmp_path / "port").rglob("*.tmp"))
     torchport.port(model, inputs, target=target, out=tmp_path / "port", name="net")
+    before = {path: path.read_bytes() for path in (tmp_path / "port").rglob("*") if path.is_file()}
     with pytest.raises(WeightsError, match="head.weight"):
         converted(capture, chosen, tmp_path / "port", options_for(chosen, {}), weights=weights)
-    assert not (tmp_path / "port" / "run.json").exists(), "it would say that the earlier port is this one"
+    after = {path: path.read_bytes() for path in (tmp_path / "port").rglob("*") if path.is_file()}
+    assert after == before, "the earlier port is there, whole"
 
 
 def test_options_are_the_targets_own_and_are_kept(port: Port) -> None:

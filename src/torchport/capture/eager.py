@@ -9,7 +9,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from torchport.capture.graph import Dim, Graph, Input
-from torchport.capture.source import user_line
+from torchport.capture.source import modules_running, user_line
 from torchport.capture.state import copied, state_kept
 from torchport.capture.torch_internals import pytree, storage_id
 from torchport.errors import CaptureError
@@ -53,7 +53,7 @@ def _run(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
         raise CaptureError(
             "TP0201",
             f"the model fails its own forward pass: {type(error).__name__}: {error}",
-            where=user_line(error),
+            where=_place(model, error),
             fix="run model(*args, **kwargs) in Python until it works, then record it",
         ) from error
 
@@ -66,6 +66,18 @@ def _apart(model: torch.nn.Module, result: Any) -> Any:
     )
 
 
+def _place(model: torch.nn.Module, error: Exception) -> str | None:
+    """The innermost module that was running when its forward failed, and the line of the user's code."""
+    paths = {module: path for path, module in model.named_modules()}
+    running = [module for module in modules_running(error) if module in paths]
+    line = user_line(error)
+    if not running:
+        return line
+    inner = running[-1]
+    name = f"{paths[inner]} ({type(inner).__name__})" if paths[inner] else type(inner).__name__
+    return name if line is None else f"{name} at {line}"
+
+
 def must_be_recordable(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """CaptureError if an input or output is of a class that cannot be recorded, which export reports otherwise."""
     trees = {"an input": (args, kwargs), "an output": _run(model, args, kwargs)}
@@ -74,6 +86,11 @@ def must_be_recordable(model: torch.nn.Module, args: tuple[Any, ...], kwargs: di
             if not (leaf is None or isinstance(leaf, torch.Tensor | bool | int | float | str)):
                 kind = f"{type(leaf).__module__}.{type(leaf).__qualname__}"
                 raise CaptureError("TP0205", f"{role} of the model is of class {kind}")
+
+
+def as_arguments(args: Any) -> tuple[Any, ...]:
+    """Positional inputs: a tensor alone is the only one."""
+    return (args,) if isinstance(args, torch.Tensor) else tuple(args)
 
 
 def tensors(tree: Any) -> list[torch.Tensor]:
@@ -109,7 +126,7 @@ def must_fit(graph: Graph, inputs: list[torch.Tensor]) -> None:
                 "TP0208",
                 f"the port takes {item.name!r} as {item.meta.dtype} [{shape}], and is given "
                 f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}",
-                fix="give inputs of that kind, or port the model with that axis free: --dynamic NAME:AXIS",
+                fix="give inputs of that kind, or port the model with that axis free: dynamic NAME:AXIS",
             )
 
 

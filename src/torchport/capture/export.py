@@ -6,7 +6,8 @@ In: a model and example inputs. Out: our own `Graph`, which `convert.py` makes o
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torchport.capture.convert import Converter
 from torchport.capture.decompositions import DECOMPOSITIONS
 from torchport.capture.exported import Exported
 from torchport.capture.simplify import HANDLED
-from torchport.capture.torch_internals import preserve_node_meta, pytree
+from torchport.capture.torch_internals import FixedSize, preserve_node_meta, pytree, sizes_fixed
 from torchport.capture.weights import MemoryWeights, Weights
 from torchport.errors import CaptureError
 
@@ -70,9 +71,27 @@ def export(
     """Captures the graph of a model; without a wish, the axes that usually vary are left free."""
     leaves, labels, spec = flatten_inputs(model, args, kwargs)
     axes = symbols.choose_axes(dict(zip(labels, leaves, strict=True)), wish)
-    program = _run_export(model, leaves, labels, spec, axes, wish is not None)
+    with sizes_fixed() as fixed:
+        program = _run_export(model, leaves, labels, spec, axes, wish is not None)
     program = _functionalise(program, decompose)
-    return Converter(model, program, name, labels).convert()
+    return replace(
+        Converter(model, program, name, labels).convert(), fixed_by=_fixed_by(fixed, leaves, labels)
+    )
+
+
+def _fixed_by(
+    fixed: Sequence[FixedSize], leaves: Sequence[Any], labels: Sequence[str]
+) -> dict[tuple[int, int], str]:
+    """The lines that fixed axes, by the number of the tensor input and the axis."""
+    tensors = [label for label, leaf in zip(labels, leaves, strict=True) if isinstance(leaf, torch.Tensor)]
+    # What is `args0` here is `args.0` in torch, if forward takes `*args`.
+    numbers = {label.replace(".", ""): number for number, label in enumerate(tensors)}
+    found: dict[tuple[int, int], str] = {}
+    for one in fixed:
+        number = numbers.get(one.input.replace(".", ""))
+        if number is not None and one.line is not None:
+            found.setdefault((number, one.axis), one.line)
+    return found
 
 
 def _run_export(
@@ -99,8 +118,8 @@ def _run_export(
             "TP0202",
             f"torch.export could not capture the model: {_first_lines(error)}",
             where=source.user_line(error),
-            fix="rewrite that line so that it does not depend on tensor values, or fix the free axes "
-            "with --dynamic NAME:AXIS",
+            fix="rewrite that line so that it does not depend on tensor values, or say which axes are "
+            "free: dynamic NAME:AXIS",
         ) from error
 
 

@@ -11,12 +11,12 @@ import inspect
 import linecache
 from collections.abc import Collection, Iterator, Sequence
 from textwrap import indent
-from types import FrameType
 
 import torch
 
 from torchport.capture.graph import path_of
 from torchport.capture.rewrite import rewritten
+from torchport.capture.source import modules_running
 from torchport.errors import CaptureError
 
 
@@ -58,17 +58,7 @@ def _running(error: BaseException) -> Iterator[torch.nn.Module]:
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
-    for frame in _frames(cause):
-        value = frame.f_locals.get("self")
-        if isinstance(value, torch.nn.Module):
-            yield value
-
-
-def _frames(error: BaseException) -> Iterator[FrameType]:
-    trace = error.__traceback__
-    while trace is not None:
-        yield trace.tb_frame
-        trace = trace.tb_next
+    return modules_running(cause)
 
 
 def _named(model: torch.nn.Module, error: CaptureError) -> torch.nn.Module | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -20,3 +20,5 @@ class Exported:
     """Buffers that the model writes to, and inputs that an fx graph does; the graph leaves them as they are."""
     left_out: tuple[str, ...] = ()
     """Outputs that are no tensors, such as None or a size, by the names that they would have."""
+    fixed_by: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    """What fixed an axis that was left free, by the number of the input and the axis."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from torchport.capture.eager import as_arguments
 from torchport.capture.fields import numbers_of, plain_numbers, values_of, with_numbers
 from torchport.capture.origin import origin_of
 from torchport.capture.random_numbers import random_numbers_kept
@@ -99,7 +100,7 @@ def _of_factory(factory: Callable[..., Any]) -> Recipe:
 
     def make(fields: dict[str, Any]) -> tuple[torch.nn.Module, Inputs]:
         model, args, *rest = factory(**fields)
-        return model, (tuple(args), dict(rest[0]) if rest else {})
+        return model, (as_arguments(args), dict(rest[0]) if rest else {})
 
     return Recipe(plain_numbers(defaults), make)
 

@@ -7,6 +7,9 @@ The model comes back as it was: mode, buffers, random state, hooks.
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,9 +19,11 @@ from typing import Any, ClassVar, get_args
 import torch
 
 from torchport.capture import export, export_fault, hooks, symbols
+from torchport.capture.assumed import EVERY_AXIS, Assumed, constants_of, fixed_axes, random_operations
 from torchport.capture.attempt import attempt
 from torchport.capture.drawn import SEED, random_nodes
 from torchport.capture.eager import (
+    as_arguments,
     must_be_recordable,
     must_fit,
     on_meta,
@@ -33,7 +38,7 @@ from torchport.capture.least import must_not_squeeze, with_least
 from torchport.capture.manifest import write_manifest
 from torchport.capture.module_names import must_have_graphs_apart
 from torchport.capture.plan import Plan, make_plan
-from torchport.capture.state import as_it_was, copied, state_kept
+from torchport.capture.state import as_it_was, copied, is_training, state_kept
 from torchport.capture.streamed import all_on_meta, filled
 from torchport.capture.values import with_values
 from torchport.capture.variants import with_variants
@@ -61,6 +66,8 @@ class Capture:
     """Bodies of control flow that did not run on the recorded inputs, so that nothing is known of their values."""
     sizes: str | None = None
     """Why the model could not be captured at other sizes, so that nobody knows what follows from which size."""
+    assumed: Assumed = field(default_factory=Assumed)
+    """What was assumed of the model, which its user may not have meant."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", as_weights(self.weights))
@@ -78,12 +85,20 @@ class Capture:
         return replace(self, graph=replace(self.graph, name=name))
 
     def save(self, directory: str | Path, name: str | None = None) -> dict[str, Path]:
-        """Writes the capture's files, and gives their paths. The manifest comes last: if it is there, all are."""
+        """Writes the capture's files, and gives their paths. The manifest comes last: if it is there, all are.
+
+        They take the place of those of an earlier recording when all are written.
+        """
         folder, name = Path(directory), name or self.name
-        paths = {kind: captured_file(folder, name, kind) for kind in get_args(Kind)}
+        with _beside(folder, name) as beside:
+            written = self._write({kind: captured_file(beside, name, kind) for kind in get_args(Kind)})
+            _forget(captured_file(folder, name, kind) for kind in get_args(Kind))
+            return _moved(written, folder)
+
+    def _write(self, paths: Mapping[Kind, Path]) -> dict[Kind, Path]:
+        """Writes what there is, the manifest last."""
         metadata = {"schema": "1", "root": self.plan.root}
-        _forget(paths.values())
-        written = {}
+        written: dict[Kind, Path] = {}
         if self.has_values:
             limits = {"limits": json.dumps(self._limits())}
             write_tensors(paths["trace"], self.golden, {**metadata, **limits}, aliases=self.plan.aliases)
@@ -105,9 +120,10 @@ class Capture:
             **({"writes": list(self.writes)} if self.writes else {}),
             **({"idle": list(self.idle)} if self.idle else {}),
             **({"sizes": self.sizes} if self.sizes else {}),
+            **({"assumed": self.assumed.facts} if self.assumed.facts else {}),
         }
         write_manifest(paths["manifest"], self.graph, extra=extra)
-        return {"manifest": paths["manifest"], **written}
+        return {**written, "manifest": paths["manifest"]}
 
     def _limits(self) -> dict[str, float]:
         """For each floating value how far an honest port may be from it, for those who check a single tensor."""
@@ -118,8 +134,33 @@ class Capture:
         }
 
 
+@contextmanager
+def _beside(folder: Path, name: str) -> Iterator[Path]:
+    """A folder to write files to that belong in another, on the same disk; it is gone afterwards."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".tmp", dir=folder))
+    except OSError as error:
+        raise DiskError("TP0330", f"cannot write to {folder}: {error.strerror}", where=str(folder)) from error
+    try:
+        yield beside
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _moved(written: Mapping[Kind, Path], folder: Path) -> dict[str, Path]:
+    """The files in their folder, in the same order."""
+    for path in written.values():
+        try:
+            os.replace(path, folder / path.name)
+        except OSError as error:
+            message = f"cannot write {folder / path.name}: {error.strerror}"
+            raise DiskError("TP0330", message, where=str(folder / path.name)) from error
+    return {kind: folder / path.name for kind, path in written.items()}
+
+
 def _forget(paths: Iterable[Path]) -> None:
-    """Removes the files of an earlier recording, which would not belong to this one."""
+    """Removes the files of an earlier recording, which would not belong to this one: its manifest first."""
     for path in paths:
         try:
             path.unlink(missing_ok=True)
@@ -191,10 +232,11 @@ def record(
     `export_error` says why.
     """
     must_have_graphs_apart(model)
-    given: tuple[Any, ...] = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    given: tuple[Any, ...] = as_arguments(args)
     named: dict[str, Any] = dict(kwargs or {})
     given, named = where_the_model_is(model, (given, named))
     wish = symbols.parse_dynamic(dynamic)
+    training = is_training(model)
     with as_it_was(model), all_on_meta(model) as with_values_of, torch.no_grad():
         if allow_random:
             torch.manual_seed(SEED)
@@ -224,10 +266,10 @@ def record(
         plan, weights = make_plan(graph), with_values_of(exported.weights)
         if error is None:
             exported = replace(exported, graph=with_least(model, exported, plan, given, named))
+        assumed = _assumed(model, exported, given, named, wish, training)
         if on_meta(model, (given, named)):
-            return Capture(
-                exported.graph, plan, weights, export_error=error, writes=exported.writes, sizes=why_fixed
-            )
+            facts: dict[str, Any] = {"writes": exported.writes, "sizes": why_fixed, "assumed": assumed}
+            return Capture(exported.graph, plan, weights, export_error=error, **facts)
         inputs = tensors(copied((given, named)))
         values = with_values(exported, plan, inputs, eager, ops=ops, truth=truth, observed=observed)
     return Capture(
@@ -240,6 +282,25 @@ def record(
         exported.writes,
         values.idle,
         why_fixed,
+        assumed,
+    )
+
+
+def _assumed(
+    model: torch.nn.Module,
+    exported: Exported,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    wish: symbols.Wish | None,
+    training: bool,
+) -> Assumed:
+    leaves, labels, _ = export.flatten_inputs(model, args, kwargs)
+    inputs = tensors((args, kwargs))
+    return Assumed(
+        training=training,
+        constants=constants_of(leaves, labels),
+        fixed=fixed_axes(exported.graph, inputs, exported.fixed_by) if wish is None else (),
+        random=random_operations(exported.graph),
     )
 
 
@@ -316,5 +377,6 @@ def _export(
         except CaptureError:
             raise error from error.__cause__
         if wish is None:
-            return fixed
+            why = f"{error.where or 'torch.export'}: {error.message}"
+            return replace(fixed, fixed_by={EVERY_AXIS: why})
         raise symbols.not_free(wish, error) from error

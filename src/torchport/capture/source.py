@@ -8,10 +8,12 @@ import linecache
 import re
 import sysconfig
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import torch
 
 _NOT_OF_THE_USER = ("torch/", "<eval_with_key>")
 """How the names of files begin that torch wrote, or that are its own."""
@@ -57,6 +59,14 @@ def user_line(error: BaseException) -> str | None:
         if package not in ("torch", "torchport") and not file.startswith("<") and not is_of_python(file):
             found = f"{file}:{line}"
     return found
+
+
+def modules_running(error: BaseException) -> Iterator[torch.nn.Module]:
+    """The modules whose forward was running when an error was raised, the outermost first."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        value = frame.f_locals.get("self")
+        if isinstance(value, torch.nn.Module):
+            yield value
 
 
 def is_of_python(file: str) -> bool:

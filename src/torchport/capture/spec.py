@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torchport.capture.eager import as_arguments
 from torchport.capture.fields import is_number
 from torchport.capture.origin import Origin, constructors_noted, remember
 from torchport.capture.source import definition, user_line
@@ -225,10 +226,11 @@ def _subject(result: Any, spec: str, where: str | None) -> Subject:
             "TP0105",
             f"{spec} returned {wrong}, not (model, args) or (model, args, kwargs)",
             where=where,
-            fix="return an nn.Module, a tuple of positional inputs and, if needed, a dict of keyword inputs",
+            fix="return an nn.Module, a tensor or a tuple of positional inputs and, if needed, a dict of keyword "
+            "inputs",
         )
     model, args, *rest = result
-    return Subject(model, tuple(args), dict(rest[0]) if rest else {})
+    return Subject(model, as_arguments(args), dict(rest[0]) if rest else {})
 
 
 def _unlike_a_subject(result: Any) -> str | None:
@@ -238,7 +240,9 @@ def _unlike_a_subject(result: Any) -> str | None:
     kinds = f"({', '.join(type(item).__name__ for item in result)})"
     if len(result) not in (2, 3) or not isinstance(result[0], torch.nn.Module):
         return kinds
-    if not isinstance(result[1], tuple | list) or (len(result) == 3 and not isinstance(result[2], dict)):
+    if not isinstance(result[1], tuple | list | torch.Tensor) or (
+        len(result) == 3 and not isinstance(result[2], dict)
+    ):
         return kinds
     if len(result) == 3 and not all(isinstance(key, str) for key in result[2]):
         return f"{kinds} with keyword inputs whose names are not strings"

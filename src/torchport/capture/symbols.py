@@ -37,8 +37,8 @@ def parse_dynamic(dynamic: str | Mapping[str, Any] | None) -> Wish | None:
         if not colon or not name or not (axis.isascii() and axis.isdigit()):
             raise SpecError(
                 "TP0106",
-                f"--dynamic item {item!r} is not NAME:AXIS",
-                fix="write for example --dynamic input_ids:0,input_ids:1",
+                f"dynamic has {item!r}, which is not NAME:AXIS",
+                fix="write for example input_ids:0,input_ids:1",
             )
         wish[name] = (*wish.get(name, ()), int(axis))
     return wish
@@ -67,13 +67,13 @@ def not_free(wish: Wish, error: CaptureError) -> SpecError:
     if fixed:
         return SpecError(
             "TP0106",
-            f"--dynamic {asked} cannot be had: in this model {' and '.join(dict.fromkeys(fixed))}",
+            f"dynamic {asked} cannot be had: in this model {' and '.join(dict.fromkeys(fixed))}",
             where=error.where,
             fix="leave that axis out, or change the model so that it does not depend on that size",
         )
     return SpecError(
         "TP0106",
-        f"--dynamic {asked} cannot be had: with these axes free, {error.message}",
+        f"dynamic {asked} cannot be had: with these axes free, {error.message}",
         where=error.where,
         fix="name every axis that has the same length (x:0,y:0), or leave out the one that cannot vary",
     )
@@ -103,14 +103,14 @@ def choose_axes(inputs: Mapping[str, Any], wish: Wish | None) -> Wish:
         if name not in tensors:
             raise SpecError(
                 "TP0106",
-                f"--dynamic names {name!r}, which is not a tensor input of this model",
+                f"dynamic names {name!r}, which is not a tensor input of this model",
                 fix=f"the tensor inputs are: {', '.join(tensors) or 'none'}",
             )
         for axis in axes:
             if axis >= tensors[name].ndim:
                 raise SpecError(
                     "TP0106",
-                    f"--dynamic names axis {axis} of {name!r}, which has {tensors[name].ndim} axes",
+                    f"dynamic names axis {axis} of {name!r}, which has {tensors[name].ndim} axes",
                     fix=f"its shape is {tuple(tensors[name].shape)}; count axes from 0",
                 )
     return dict(wish)
@@ -158,7 +158,7 @@ def to_expr(value: Any, rename: Mapping[str, str]) -> Expr:
         raise CaptureError(
             "TP0202",
             f"a size of the form {value} ({type(value).__name__}) is not supported",
-            fix="record with fewer free axes: --dynamic NAME:AXIS",
+            fix="record with fewer free axes: dynamic NAME:AXIS",
         )
     return (operation, *(to_expr(operand, rename) for operand in value.args))
 

@@ -9,6 +9,8 @@ Works with torch 2.11 to 2.15. What is needed of each part:
   compute something that they do not see.
 - `torch.fx.experimental.proxy_tensor.make_fx` with `pre_dispatch` and `_allow_non_fake_inputs`.
 - `SymInt.node`: `expr`, and `shape_env.bound_sympy` of the environment that the size is of.
+- `torch.fx.experimental.symbolic_shapes.ShapeEnv`: `_set_replacement`, which is called when a free size turns out to be
+  a number, and `var_to_sources`, which says of which input it is. Without them, nobody knows why.
 - `torch._dispatch.python.enable_python_dispatcher`: decompositions that are written in Python take part in a trace.
 - `torch._subclasses.FakeTensorMode`: shapes and strides of what an operation gives, without computing it.
 - `torch._guards`: `tracing(None)` to step out of a compilation that is going on, `detect_fake_mode`.
@@ -25,11 +27,14 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._decomp import get_decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode, tracing
@@ -42,8 +47,11 @@ from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from torchport.capture.source import is_of_python
+
 __all__ = [
     "FakeTensorMode",
+    "FixedSize",
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
@@ -60,6 +68,7 @@ __all__ = [
     "plain_torch",
     "preserve_node_meta",
     "pytree",
+    "sizes_fixed",
     "storage_id",
     "trace_to_aten",
     "upper_limit",
@@ -206,3 +215,61 @@ def _real_tensors_allowed(inputs: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         mode.allow_non_fake_inputs = before
+
+
+class FixedSize(NamedTuple):
+    """A size that was left free, and turned out to be a number."""
+
+    input: str
+    """The name of the input, with the names or numbers of what is inside."""
+    axis: int
+    line: str | None
+    """The user's line that fixed it; None if that is not known."""
+
+
+_INDEX = re.compile(r"\['?([^'\]]*)'?\]")
+
+
+@contextmanager
+def sizes_fixed() -> Iterator[list[FixedSize]]:
+    """Within, the list gets every free size of a capture that torch takes for a number."""
+    found: list[FixedSize] = []
+    usual = getattr(symbolic_shapes.ShapeEnv, "_set_replacement", None)
+    if usual is None:
+        yield found
+        return
+
+    def noting(env: Any, symbol: Any, value: Any, *rest: Any, **options: Any) -> Any:
+        if getattr(value, "is_Integer", False):
+            line = _running_line()
+            for source in getattr(env, "var_to_sources", {}).get(symbol, ()):
+                name, axis = (
+                    getattr(getattr(source, "base", None), "name", None),
+                    getattr(source, "idx", None),
+                )
+                text = name() if callable(name) else name
+                if isinstance(text, str) and isinstance(axis, int):
+                    found.append(FixedSize(".".join(_INDEX.findall(text)), axis, line))
+        return usual(env, symbol, value, *rest, **options)
+
+    symbolic_shapes.ShapeEnv._set_replacement = noting  # type: ignore[method-assign,assignment]
+    try:
+        yield found
+    finally:
+        symbolic_shapes.ShapeEnv._set_replacement = usual  # type: ignore[method-assign,assignment]
+
+
+def _running_line() -> str | None:
+    """The innermost line that runs now and is neither torch's nor Python's; None if there is none in the model."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        file = frame.f_code.co_filename
+        if package == "torchport":
+            return None
+        if package != "torch" and not file.startswith("<") and not is_of_python(file):
+            return f"{file}:{frame.f_lineno}"
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None

@@ -5,6 +5,7 @@ Ctrl-C, 141 if nobody reads stdout any more. Data goes to stdout, progress and e
 Nothing heavy is imported before a command needs it.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -18,12 +19,17 @@ __all__ = ["app", "main"]
 
 STOPPED = 130
 """What shells give for a program that Ctrl-C ended."""
+COMPLETE = "_TORCHPORT_COMPLETE"
+"""What a shell sets that asks how a command line could go on."""
+_STOPPED = "stopped: nothing is half-written; the same command begins anew"
 REST = "--"
 """What comes after it on a command line is not torchport's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; every error is turned into text here."""
+    if COMPLETE in os.environ:
+        return _complete()
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index(REST) if REST in given else len(given)
     own, rest = given[:end], given[end:]
@@ -36,11 +42,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failure.not_delivered(refusal)
 
 
+def _complete() -> int:
+    """What can follow on the command line that the shell has put into the environment."""
+    try:
+        typer.main.get_command(app)(prog_name="torchport", complete_var=COMPLETE)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
+
+
 def _run(command: list[str], *, as_json: bool, debug: bool) -> int:
     try:
         return _invoke(command)
     except (KeyboardInterrupt, typer.Abort) as stop:
-        print(str(stop) or "stopped", file=sys.stderr)
+        print(str(stop) or _STOPPED, file=sys.stderr)
         return STOPPED
     except TorchportError as error:
         return failure.show(error, as_json=as_json, debug=debug)

@@ -13,6 +13,7 @@ from torchport.cli.debug import app as debug
 from torchport.cli.diff import diff
 from torchport.cli.doctor import doctor
 from torchport.cli.explain import explain
+from torchport.cli.groups import Sections
 from torchport.cli.marble import app as marble
 from torchport.cli.minify import minify
 from torchport.cli.ops import ops
@@ -26,7 +27,7 @@ from torchport.cli.unpack import unpack
 from torchport.cli.weights import app as weights
 
 # Plain help starts in half the time of the boxed one, and wraps as it is written.
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(cls=Sections, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 def _print_version(wanted: bool) -> None:

@@ -80,6 +80,14 @@ def _requirements() -> list[Requirement]:
         return []
 
 
+def _is_installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
 def _text(supported: SpecifierSet) -> str:
     """A range with its lower end first."""
     return ",".join(sorted(map(str, supported), reverse=True))
@@ -121,7 +129,10 @@ def _private_parts_of_torch() -> Iterator[Diagnosis]:
         from torchport.debug.internals.needs import missing, needs
 
         all_needs, gone = needs(), missing()
-    except ImportError:  # torch itself is missing or broken, which is said above.
+    except ImportError as error:
+        if _is_installed("torch"):  # That it is not is said above.
+            fix = "Run `pip install --force-reinstall torch`, for the system and the Python that are here."
+            yield Diagnosis("torch", "missing", f"cannot be imported: {error}", fix)
         return
     if not gone:
         yield Diagnosis(
@@ -129,11 +140,11 @@ def _private_parts_of_torch() -> Iterator[Diagnosis]:
         )
         return
     broken = {need.used_for: None for need in gone}
+    fix = "Use a version of torch that torchport is tested with."
     for purpose in broken:
         moved = ", ".join(f"{need.module}.{need.attribute}" for need in gone if need.used_for == purpose)
-        yield Diagnosis(_COMPILING, "optional", f"{purpose}: does not work, this torch has no {moved}")
+        yield Diagnosis(_COMPILING, "optional", f"{purpose}: does not work, this torch has no {moved}", fix)
     working = [
         purpose for purpose in dict.fromkeys(need.used_for for need in all_needs) if purpose not in broken
     ]
-    fix = "Use a version of torch that torchport is tested with."
-    yield Diagnosis(_COMPILING, "optional", f"still works: {', '.join(working) or 'nothing'}", fix)
+    yield Diagnosis(_COMPILING, "ok", f"still works: {', '.join(working) or 'nothing'}")

@@ -31,10 +31,16 @@ def diff(
         list[str] | None, typer.Option(metavar="REGEX", help="Leave out names in which this is not found.")
     ] = None,
     rtol: Annotated[
-        float | None, typer.Option(min=0.0, metavar="X", help=f"Judge by this relative {_TOLERANCE}")
+        float | None,
+        typer.Option(
+            min=0.0, metavar="X", callback=options.a_number, help=f"Judge by this relative {_TOLERANCE}"
+        ),
     ] = None,
     atol: Annotated[
-        float | None, typer.Option(min=0.0, metavar="X", help=f"Judge by this absolute {_TOLERANCE}")
+        float | None,
+        typer.Option(
+            min=0.0, metavar="X", callback=options.a_number, help=f"Judge by this absolute {_TOLERANCE}"
+        ),
     ] = None,
     as_json: options.Json = False,
     everything: Annotated[bool, typer.Option("--all", help="Show every tensor, in order.")] = False,

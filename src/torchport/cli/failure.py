@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from torchport.cli import output
 from torchport.errors import DiskError, TorchportError, UsageError
+from torchport.report.escaping import escaped
 
 EXIT_CODE = 2
 NOBODY_READS = 141
@@ -84,7 +85,7 @@ def _text(error: TorchportError) -> str:
     if error.fix:
         lines.append(f"  next:  {error.fix}")
     lines.append(f"  more:  torchport explain {error.code}")
-    return "\n".join(lines)
+    return "\n".join(escaped(line) for text in lines for line in text.split("\n"))
 
 
 def _last_line(error: Exception) -> str | None:

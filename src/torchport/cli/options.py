@@ -1,6 +1,7 @@
 """The options that several commands share."""
 
 import json
+import math
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,13 +34,32 @@ TargetOption = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="NAME=VALUE", help="An option of the target; may be repeated."),
 ]
+
+
+def a_number(value: float | None) -> float | None:
+    """Checks a tolerance, of which the parser only knows that it is a float."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a number that an error can be within")
+    return value
+
+
 Rtol = Annotated[
     float | None,
-    typer.Option(min=0.0, metavar="X", help="Judge by this relative tolerance, not by the noise floor."),
+    typer.Option(
+        min=0.0,
+        metavar="X",
+        callback=a_number,
+        help="Judge by this relative tolerance, not by the noise floor.",
+    ),
 ]
 Atol = Annotated[
     float | None,
-    typer.Option(min=0.0, metavar="X", help="Judge by this absolute tolerance, not by the noise floor."),
+    typer.Option(
+        min=0.0,
+        metavar="X",
+        callback=a_number,
+        help="Judge by this absolute tolerance, not by the noise floor.",
+    ),
 ]
 AllowRandom = Annotated[
     bool,

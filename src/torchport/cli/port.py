@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 def port(
     spec: options.Spec,
-    to: Annotated[str, typer.Option(metavar="TARGET", help="Where to, such as candle.")],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET", help="Where to (candle, if not given); `torchport doctor` lists them."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the port is written.")] = None,
     name: Annotated[str | None, typer.Option(help="What the port is called.")] = None,
     dynamic: options.Dynamic = None,
@@ -28,6 +33,9 @@ def port(
     rtol: options.Rtol = None,
     atol: options.Atol = None,
     explain: options.Explain = True,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a port that was edited by hand; the edits are lost.")
+    ] = False,
     tui: Annotated[bool, typer.Option("--tui", help="Show it on a dashboard while it is made.")] = False,
     as_json: options.Json = False,
 ) -> int:
@@ -39,10 +47,11 @@ def port(
 
     def work(watch: "Watcher") -> "Report":
         from torchport.porting.commands import port_spec
+        from torchport.targets.registry import DEFAULT
 
         return port_spec(
             spec,
-            target=to,
+            target=to or DEFAULT,
             out=out,
             name=name,
             dynamic=dynamic,
@@ -51,6 +60,7 @@ def port(
             rtol=rtol,
             atol=atol,
             explain=explain,
+            force=force,
             watch=watch,
         )
 
@@ -60,7 +70,7 @@ def port(
         require()
         from torchport.report.tui.session import watch
 
-        return print_report(watch(work, f"{spec} to {to}"), as_json)
+        return print_report(watch(work, f"{spec} to {to}" if to else spec), as_json)
     with Progress() as progress:
         report = work(progress)
     return print_report(report, as_json)

@@ -36,10 +36,11 @@ PORTS: dict[str, Explanation] = {
         "Return (model, (input,)) from the function; mind the comma after a single input.",
     ),
     "TP0106": Explanation(
-        "--dynamic is wrong",
-        "It lists the axes that may change: NAME:AXIS,… where NAME is an input of the model's "
+        "the free axes asked for are wrong",
+        "`dynamic` lists the axes that may change: NAME:AXIS,… where NAME is an input of the model's "
         "forward and AXIS the number of a dimension of it.",
-        "Write for example --dynamic input_ids:0,input_ids:1 with the names that forward has.",
+        "Write for example input_ids:0,input_ids:1 (after --dynamic, or as dynamic= in Python), with the names that "
+        "forward has.",
     ),
     "TP0107": Explanation(
         "the hints file is wrong",
@@ -191,10 +192,21 @@ PORTS: dict[str, Explanation] = {
         "The model has one tensor under two names, and the checkpoint has two that are not the same.",
         "Record the model as the checkpoint has it, without tied weights; or drop the tensor that is not meant.",
     ),
+    "TP0327": Explanation(
+        "the model has other weights than the port",
+        "A port is checked with the model that it was made from. With other weights every layer would differ, which "
+        "says nothing about the port.",
+        "Give the model the weights of the port (seed it, or load the same checkpoint), or port it anew.",
+    ),
     "TP0330": Explanation(
         "a file could not be written",
         "The disk is full, or the directory does not allow it. Nothing half-written was left.",
         "Free some space or choose another --out directory.",
+    ),
+    "TP0331": Explanation(
+        "the port was edited by hand",
+        "Writing the port anew would lose the edits: its source is no longer what was generated.",
+        "Port to another --out directory, or give --force if the edits may go.",
     ),
     # Reports
     "TP0340": Explanation(
@@ -228,6 +240,12 @@ PORTS: dict[str, Explanation] = {
         "the folder of the run cannot be read",
         "Its run.json, which says what the run is of and where its files are, is cut off or not of this version.",
         "Run `torchport port` again, or upgrade torchport if a later version wrote the folder.",
+    ),
+    "TP0346": Explanation(
+        "another command is at work in the folder",
+        "A port, check or minify is changing the folder of the run, which until then is neither the old run nor the "
+        "new one.",
+        "Wait until the other command has ended, or give another --out directory.",
     ),
     # Quantised weights
     "TP0350": Explanation(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torchport.capture.file_names import capture_name, captured_file
 from torchport.errors import ManifestError, ReportError
+from torchport.runs.changing import put_back_if_interrupted
 from torchport.runs.folder import (
     REPORT_FILE,
     RUN_FILE,
@@ -56,6 +57,7 @@ def _checkpoint(path: Path, manifest: Path | None = None) -> Located:
 
 
 def _run(folder: Path) -> Located:
+    put_back_if_interrupted(folder)
     chained = record_in(folder, "chained")
     if not chained.is_file():
         message = f"the run has no {chained.relative_to(folder)}: what the port computed is not there"

@@ -129,7 +129,9 @@ class _Comparison:
         proven = compared > 0 and any(finding.is_evidence for finding in outputs)
         without_truth = sum(finding.lacks_truth for found in self.own.values() for finding in found)
         return Parity(
-            passed=proven and divergence is None,
+            passed=proven
+            and divergence is None
+            and not any(layer.unproven for layer in self.layers.values()),
             rule=USUAL if without_truth and without_truth == compared else self.rules.name,
             layers=tuple(self.layers[name] for name in self.calls),
             first_divergence=divergence,
@@ -223,7 +225,7 @@ class _Comparison:
         if finding is None:
             return
         self.own[owner].append(finding)
-        if not finding.passed and self.culprit is None:
+        if finding.diverges and self.culprit is None:
             self.culprit = (owner, finding)
 
     def _program(self) -> tuple[list[Finding], list[Finding]]:
@@ -271,6 +273,7 @@ class _Comparison:
             parent=call.parent,
             picture=self._picture(own) if own is not None and (failed or self.pictures) else None,
             failure=failure_of(failed[0]) if failed else None,
+            unproven=bool(failed) and all(finding.is_nan_everywhere for finding in failed),
         )
 
     def _picture(self, own: Measured) -> Picture | None:
@@ -295,15 +298,15 @@ class _Comparison:
             owner, finding = self.culprit
             return self._diverged(owner, finding, "own")
         for finding in own_returned:
-            if not finding.passed:
+            if finding.diverges:
                 return self._diverged(finding.call, finding, "returned")
-        if not all(finding.passed for finding in outputs):
+        if any(finding.diverges for finding in outputs):
             # Every layer is right by itself, so the one to name is the first at which the drift is too large.
-            drifted = (finding for found in self.chained.values() for finding in found if not finding.passed)
+            drifted = (finding for found in self.chained.values() for finding in found if finding.diverges)
             finding = next(drifted)
             return self._diverged(finding.call, finding, "chained")
         for finding in chained_returned:
-            if not finding.passed:
+            if finding.diverges:
                 return self._diverged(finding.call, finding, "returned")
         return None
 

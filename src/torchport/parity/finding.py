@@ -35,6 +35,16 @@ class Finding(NamedTuple):
     def is_evidence(self) -> bool:
         return self.measured is not None and self.measured.numel > 0
 
+    @property
+    def diverges(self) -> bool:
+        """Whether it fails because it is another value, and not because there is no value to compare with."""
+        return not self.passed and not self.is_nan_everywhere
+
+    @property
+    def is_nan_everywhere(self) -> bool:
+        """Whether the original and the candidate agree in that there is no number."""
+        return self.measured is not None and self.measured.is_nan_everywhere
+
 
 def lacks_truth_of(metrics: Metrics) -> bool:
     """Whether a value floats and its truth is not known, as that of a float64 or complex value never is."""

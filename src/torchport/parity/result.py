@@ -22,6 +22,13 @@ class Measured(Metrics):
     elements: Elements | None = None
     """Which elements are wrong, if those of one magnitude are out of bounds."""
 
+    @property
+    def is_nan_everywhere(self) -> bool:
+        """Whether neither side has a number, so that nothing is compared."""
+        if self.incomparable is not None or not self.numel:
+            return False
+        return self.nan_golden == self.numel and not self.nan_mismatches
+
 
 class Failure(BaseModel):
     """The first value of a layer that is wrong: which it is, what it is, and what is wrong with it."""
@@ -62,6 +69,8 @@ class Layer(BaseModel):
     """The class of arithmetic that explains how far the layer is from the truth, if it is coarser than eager."""
     failure: Failure | None = None
     """Why it failed, in its parts, for whoever says it in other words."""
+    unproven: bool = False
+    """Whether it did not pass only because the original gives NaN everywhere, as the port does."""
 
 
 class Operation(BaseModel):
@@ -103,6 +112,12 @@ class Program(BaseModel):
     """Why they are wrong."""
     source: str | None = None
     """The place in the program that hands the outputs over, if the run says so."""
+
+    @property
+    def is_nan_everywhere(self) -> bool:
+        """Whether what fails fails only because the original has no number either."""
+        measured = [one for one in (self.own, self.chained) if one is not None and not one.passed]
+        return bool(measured) and all(one.is_nan_everywhere for one in measured)
 
 
 class Divergence(BaseModel):
@@ -156,3 +171,8 @@ class Parity(BaseModel):
     """Of these, the floats that were judged by fixed tolerances because their float64 truth is not known."""
     proves_little: tuple[str, ...] = ()
     """The layers with a value of which eager PyTorch itself loses more than half of the digits."""
+
+    @property
+    def unproven(self) -> tuple[str, ...]:
+        """The layers of which nothing is proven, because the original gives NaN everywhere."""
+        return tuple(layer.name for layer in self.layers if layer.unproven)

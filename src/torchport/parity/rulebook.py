@@ -41,7 +41,7 @@ NOISE_FLOOR = RuleBook.of(NoiseFloor(), Drift())
 
 def fixed_rule(rtol: float | None, atol: float | None) -> Fixed | None:
     """The tolerances that a user gave, of which one left out is 0; None if neither was given."""
-    for label, value in (("--rtol", rtol), ("--atol", atol)):
+    for label, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not 0 <= value < float("inf"):
             raise UsageError("TP0801", f"{label} is {value}", fix="give a number that is not negative")
     return None if rtol is None and atol is None else Fixed(rtol=rtol or 0.0, atol=atol or 0.0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,29 @@ from torchport.capture.graph import body_keys
 from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import Capture, GoldenRecorder, record
 from torchport.capture.spec import load_spec, run_script
+from torchport.capture.symbols import parse_dynamic
 from torchport.errors import CaptureError, UsageError
 from torchport.events import Message, Watcher
 from torchport.explain.repro import Minified
 from torchport.parity.rulebook import rules_for
+from torchport.porting import ctrl_c
+from torchport.porting.conversion import names_of_a_port
 from torchport.porting.hints import read_hints, wished_axes
-from torchport.porting.port import Port, must_be_writable, port, safe_name
+from torchport.porting.port import (
+    Port,
+    folder_of_port,
+    must_be_writable,
+    must_not_be_edited,
+    port,
+    safe_name,
+)
 from torchport.porting.proof import explained_todos
 from torchport.porting.rewritten import minify_rewritten, snippet_port
-from torchport.runs.folder import open_folder
+from torchport.runs.changing import changing, put_back_if_interrupted
+from torchport.runs.folder import OF_A_VERDICT, REPORT_FILE, open_folder
 from torchport.runs.report import Report
 from torchport.runs.run import Run
-from torchport.targets.base import WritesCode
+from torchport.targets.base import Target, WritesCode
 from torchport.targets.registry import DEFAULT, find_target, options_for
 
 __all__ = ["check_port", "codegen", "minify_run", "port_spec", "record_script", "record_spec"]
@@ -44,27 +56,53 @@ def port_spec(
     rtol: float | None,
     atol: float | None,
     explain: bool = True,
+    force: bool = False,
     watch: Watcher,
 ) -> Report:
-    """Ports a model and proves the port; `options` are those of the target."""
+    """Ports a model and proves the port; `options` are those of the target.
+
+    An error leaves a run that was there before as it was, also one that shows when the new port is already written.
+    """
     rules_for(rtol, atol)
     wishes = read_hints(hints)
     given = {**options, **({"hints": wishes["dims"]} if wishes.get("dims") else {})}
-    options_for(find_target(target), given)
-    watch(Message(f"loading {spec}"))
-    subject = load_spec(spec)
-    made = port(
-        subject.model,
-        subject.args,
-        subject.kwargs,
-        target=target,
-        out=out,
-        name=name or _spec_name(spec),
-        dynamic=wished_axes(dynamic, wishes),
-        watch=watch,
-        **given,
-    )
-    return made.check(rtol=rtol, atol=atol, explain=explain)
+    chosen = find_target(target)
+    options_for(chosen, given)
+    free = wished_axes(dynamic, wishes)
+    parse_dynamic(free)
+    name = safe_name(name or _spec_name(spec))
+    folder = folder_of_port(out, name)
+    must_be_writable(folder)
+    if not force:
+        must_not_be_edited(folder, chosen)
+    with ctrl_c.during_a_port(folder), _unless_it_ends(folder, chosen):
+        watch(Message(f"loading {spec}"))
+        subject = load_spec(spec)
+        made = port(
+            subject.model,
+            subject.args,
+            subject.kwargs,
+            target=target,
+            out=folder,
+            name=name,
+            dynamic=free,
+            watch=watch,
+            force=force,
+            **given,
+        )
+        return made.check(rtol=rtol, atol=atol, explain=explain)
+
+
+@contextmanager
+def _unless_it_ends(folder: Path, target: Target) -> Iterator[None]:
+    """Within, a port is made; a run with a verdict that was there before is put back if that ends in an error.
+
+    If there is no such run, what is written so far is kept: the port may be there although it cannot be built.
+    """
+    put_back_if_interrupted(folder)
+    there = (folder / REPORT_FILE).is_file()
+    with changing(folder, names_of_a_port(target)) if there else nullcontext():
+        yield
 
 
 def record_spec(
@@ -162,25 +200,39 @@ def check_port(
     explain: bool = True,
     watch: Watcher,
 ) -> Report:
-    """Proves a port that was made before, on the inputs that were recorded or on those of a SPEC."""
+    """Proves a port that was made before, on the inputs that were recorded or on those of a SPEC.
+
+    The latter is a run of its own, in the folder `checks` of the port's.
+    """
     rules_for(rtol, atol)
     made = Port.open(directory)
     made.watch = watch
-    if spec is None:
-        return made.check(rtol=rtol, atol=atol, explain=explain)
-    subject = load_spec(spec)
-    made.model = subject.model
-    return made.check(subject.args, subject.kwargs, rtol=rtol, atol=atol, explain=explain)
+    with ctrl_c.during_a_check(directory):
+        if spec is None:
+            return made.check(rtol=rtol, atol=atol, explain=explain)
+        subject = load_spec(spec)
+        made.model = subject.model
+        return made.check(
+            subject.args,
+            subject.kwargs,
+            rtol=rtol,
+            atol=atol,
+            explain=explain,
+            name=_spec_name(spec),
+            inputs=spec,
+        )
 
 
 def minify_run(directory: Path, *, watch: Watcher) -> Minified:
     """Checks a port again, or the culprit of two models, and reduces what fails to the least that still does."""
     files = open_folder(directory)
-    if files.about.project is not None:
-        made = Port.open(directory)
-        made.watch = watch
-        return made.minify()
-    report = Run.open(directory).report
-    layer = Port.open(snippet_port(report, files))
-    layer.watch = watch
-    return minify_rewritten(report, files, layer)
+    with ctrl_c.during_a_check(directory):
+        if files.about.project is not None:
+            made = Port.open(directory)
+            made.watch = watch
+            return made.minify()
+        report = Run.open(directory).report
+        layer = Port.open(snippet_port(report, files))
+        layer.watch = watch
+        with changing(files.path, OF_A_VERDICT):
+            return minify_rewritten(report, files, layer)

@@ -10,8 +10,9 @@ import torch
 
 from torchport.capture.recorder import Capture
 from torchport.events import Steps
-from torchport.runs.folder import RunFile, RunFolder
-from torchport.targets.base import Artifact, Options, Target
+from torchport.runs.changing import changing
+from torchport.runs.folder import OF_A_PORT, RunFile, RunFolder
+from torchport.targets.base import Artifact, LeavesBeside, Options, Target
 
 
 @dataclass
@@ -48,11 +49,20 @@ def converted(
         name=capture.name, target=target.name, options=options.model_dump(), project=target.project
     )
     files = RunFolder(folder, about)
-    files.forget()
-    with steps.step("convert", "writing the code"):
+    with (
+        changing(folder, names_of_a_port(target)),
+        steps.step("convert", "writing the code"),
+    ):
+        files.forget()
         capture.save(files.captures)
         given = capture.weights if weights is None else weights
         has_values = not any(tensor.is_meta for tensor in capture.weights.values())
         artifact = target.convert(capture.graph, given if has_values else None, files.project, options)
         files.write()
     return Converted(files, target, artifact, steps.seconds)
+
+
+def names_of_a_port(target: Target) -> tuple[str, ...]:
+    """All that converting a capture may change in the folder of a run."""
+    beside = tuple(target.beside) if isinstance(target, LeavesBeside) else ()
+    return (*OF_A_PORT, target.project, *beside)

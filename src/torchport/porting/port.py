@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,11 +15,12 @@ from typing import Any
 
 import torch
 
+from torchport.capture.eager import as_arguments
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import record
 from torchport.capture.symbols import parse_dynamic
-from torchport.errors import DiskError, ManifestError
+from torchport.errors import DiskError, ManifestError, TorchportError
 from torchport.events import Message, Steps, Watcher, ignore
 from torchport.explain.minify import minify
 from torchport.explain.repro import Minified
@@ -29,13 +29,16 @@ from torchport.parity.rulebook import RuleBook, rules_for
 from torchport.porting import proof, recording
 from torchport.porting.bench import PortBench
 from torchport.porting.conversion import Converted, converted
-from torchport.runs.folder import RunFolder, open_folder
+from torchport.runs.changing import changing
+from torchport.runs.folder import OF_A_PORT, OF_A_VERDICT, RunFolder, is_run, open_folder
 from torchport.runs.report import Report
 from torchport.runs.verdict import written
-from torchport.targets.base import Todo
+from torchport.targets.base import Resizable, Target, Todo
 from torchport.targets.registry import DEFAULT, find_target, options_for
 
 Inputs = tuple[Any, ...] | list[Any] | torch.Tensor
+OTHER_INPUTS = "inputs"
+"""What a check on other inputs is called if nobody names it."""
 
 
 @dataclass
@@ -58,7 +61,10 @@ class Port(Converted):
                 fix="Compare the models again from Python; `torchport report` shows this comparison.",
             )
         target = find_target(files.about.target)
-        return cls(files, target, target.open(files.project, files.name))
+        artifact = target.open(files.project, files.name)
+        if files.about.sizes is not None and isinstance(artifact, Resizable):
+            artifact = artifact.at_sizes(files.sizes)
+        return cls(files, target, artifact)
 
     @cached_property
     def graph(self) -> Graph:
@@ -73,10 +79,14 @@ class Port(Converted):
         rtol: float | None = None,
         atol: float | None = None,
         explain: bool = True,
+        name: str = OTHER_INPUTS,
+        inputs: str = OTHER_INPUTS,
     ) -> Report:
         """Runs the port and compares every layer with what PyTorch computed.
 
-        If `model` is the same model made with other sizes, the port runs with these in its config, and its weights.
+        A check on other inputs than the recorded ones is a run of its own, in `checks/NAME`; `inputs` says whose they
+        are. If `model` is the same model made with other sizes, the port runs with these in its config, and its
+        weights.
         If a layer diverges, `explain` looks for the operation and the cause, and keeps the layer's tensors with
         scripts that draw them and run it alone.
         """
@@ -86,36 +96,41 @@ class Port(Converted):
         if args is None and kwargs is None:
             recording.must_have_values(self.files, self.artifact.folder)
             return self._proven(self.files, rules, self._steps(), explain)
-        given = (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
+        given = as_arguments(() if args is None else args)
         steps = self._steps(without="capture")
-        with steps.step("capture", "recording the model on other inputs"):
-            subject = (self.model, self.files, self.target)
-            resized = recording.record_resized(*subject, self.artifact, given, kwargs or {})
-            if resized is not None:
-                files, artifact = resized
-                return replace(self, artifact=artifact)._proven(files, rules, steps, explain)
-            files = recording.record_again(*subject, self.artifact, given, kwargs or {})
-        return self._proven(files, rules, steps, explain)
+        beside = self.files.free_check(safe_name(name), inputs)
+        with changing(beside.path, OF_A_PORT):
+            beside.forget()
+            with steps.step("capture", "recording the model on other inputs"):
+                subject = recording.Subject(self.model, given, dict(kwargs or {}))
+                other = recording.on_other_inputs(subject, self, beside)
+            return replace(self, files=other.files, artifact=other.artifact)._proven(
+                other.files, rules, steps, explain
+            )
 
     def minify(self) -> Minified:
         """Checks the port, and reduces what fails to the least that still does, as a script and a test."""
-        report = self.check()
-        bench = PortBench(self.target, self.artifact, lambda text: self.watch(Message(text)))
-        return minify(report, self.files, RunValues.of(self.files, self.graph, self.artifact.stored), bench)
+        with changing(self.files.path, OF_A_VERDICT):
+            report = self.check()
+            bench = PortBench(self.target, self.artifact, lambda text: self.watch(Message(text)))
+            values = RunValues.of(self.files, self.graph, self.artifact.stored)
+            return minify(report, self.files, values, bench)
 
     def _proven(self, files: RunFolder, rules: RuleBook, steps: Steps, explain: bool) -> Report:
         graph = recording.sound(files, self.artifact.stored)
-        report = proof.prove(self, files, graph, rules, steps)
-        if report.passed:
-            shutil.rmtree(files.snippets, ignore_errors=True)
-        if explain and report.first_divergence is not None:
-            bench = PortBench(self.target, self.artifact, steps.say)
-            report = proof.explain(report, files, graph, bench, self.artifact.stored, steps)
+        with changing(files.path, OF_A_VERDICT):
+            files.forget_verdict()
+            report = proof.prove(self, files, graph, rules, steps)
+            if explain and report.first_divergence is not None:
+                bench = PortBench(self.target, self.artifact, steps.say)
+                report = proof.explain(report, files, graph, bench, self.artifact.stored, steps)
         return report
 
     def _unsupported(self, todos: tuple[Todo, ...]) -> Report:
         found = proof.explained_todos(todos, self.graph)
-        return written(proof.unsupported(self.target.name, self.files, found, self.seconds), self.files)
+        with changing(self.files.path, OF_A_VERDICT):
+            self.files.forget_verdict()
+            return written(proof.unsupported(self.target.name, self.files, found, self.seconds), self.files)
 
     def _steps(self, without: str | None = None) -> Steps:
         return Steps(self.watch, {step: taken for step, taken in self.seconds.items() if step != without})
@@ -131,19 +146,22 @@ def port(
     name: str | None = None,
     dynamic: str | dict[str, tuple[int, ...]] | None = None,
     watch: Watcher = ignore,
+    force: bool = False,
     **options: Any,
 ) -> Port:
     """Captures a model and converts it. `check()` of what comes back runs and compares it.
 
     `options` are those of the target, such as `checks`, `hints` and `allow_random`, without which a model that draws
-    random numbers is refused.
+    random numbers is refused. A port in the folder that was edited by hand is only written over by `force`.
     """
     chosen = find_target(target)
     given = options_for(chosen, options)
     parse_dynamic(dynamic)
     name = safe_name(name or type(model).__name__)
-    folder = Path(out) if out is not None else Path("torchport-out") / name
+    folder = folder_of_port(out, name)
     must_be_writable(folder)
+    if not force:
+        must_not_be_edited(folder, chosen)
     steps = Steps(watch)
     with steps.step("capture", "capturing the model"):
         capture = record(
@@ -170,6 +188,33 @@ def must_be_writable(folder: Path) -> None:
     if not there.is_dir() or not os.access(there, os.W_OK):
         why = "is not a directory" if not there.is_dir() else "does not allow it"
         raise DiskError("TP0330", f"cannot write to {folder}: {there} {why}", where=str(folder))
+
+
+def folder_of_port(out: str | Path | None, name: str) -> Path:
+    """Where a port is written to."""
+    return Path(out) if out is not None else Path("torchport-out") / name
+
+
+def must_not_be_edited(folder: Path, target: Target) -> None:
+    """DiskError if a port would be written over one of the same target that somebody has edited."""
+    if not is_run(folder):
+        return
+    try:
+        files = open_folder(folder)
+    except TorchportError:
+        return  # Whatever it is, it is no port with a known source.
+    if files.about.project != target.project or not files.project.is_dir():
+        return
+    try:
+        edits = target.open(files.project, files.name).edits()
+    except (OSError, ValueError, TorchportError):
+        return
+    if edits:
+        count = "1 place is" if len(edits) == 1 else f"{len(edits)} places are"
+        file = files.project / (target.editable or "")
+        raise DiskError(
+            "TP0331", f"the port was edited by hand: {count} not what was generated", where=str(file)
+        )
 
 
 def safe_name(name: str) -> str:

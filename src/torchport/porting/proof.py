@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -16,7 +15,6 @@ from torchport.capture.graph import Graph
 from torchport.capture.hooks import UNKNOWN
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
-from torchport.capture.unrolled import steps_written_out
 from torchport.capture.weights import stored_weights
 from torchport.errors import RunError
 from torchport.events import CandidateStopped, Steps
@@ -25,6 +23,7 @@ from torchport.explain.explanation import PortedModel, explained_if_possible
 from torchport.explain.suspect import RunValues
 from torchport.parity.rulebook import RuleBook
 from torchport.porting.conversion import Converted
+from torchport.porting.notes import notes_on, notes_on_the_program
 from torchport.runs.control_flow import ControlFlowSummary, control_flow_of
 from torchport.runs.folder import RunFolder
 from torchport.runs.report import Report
@@ -64,7 +63,7 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
     )
     random = random_summary(graph, plan, drawn)
     first = () if random is None else (random.text,)
-    notes = (*first, *report.notes, *_notes_on_the_program(report), *_notes(files))
+    notes = (*first, *report.notes, *notes_on_the_program(report), *notes_on(files))
     beside = {"notes": notes, "control_flow": _control_flow(files), "random": random}
     return written(report.model_copy(update=beside), files)
 
@@ -104,7 +103,7 @@ def unsupported(
         todos=todos,
         seconds=dict(seconds),
         files={name: str(path) for name, path in _places(files).items()},
-        notes=_notes(files),
+        notes=notes_on(files),
         control_flow=_control_flow(files),
     )
 
@@ -143,64 +142,6 @@ def _places(files: RunFolder) -> dict[str, Path]:
     return {"project": files.project, "capture": files.captures}
 
 
-def _notes(files: RunFolder) -> tuple[str, ...]:
-    """What is true of the port beside the verdict."""
-    graph, manifest = read_manifest(files.manifest)
-    return (
-        *_notes_on_state(files),
-        *_notes_on_idle_bodies(files),
-        *_notes_on_what_is_unknown(manifest),
-        *dict.fromkeys(_notes_on_loops(graph)),
-    )
-
-
-def _notes_on_the_program(report: Report) -> tuple[str, ...]:
-    """A target may leave unsaid what its artifact gives in the end."""
-    if report.program is not None or report.stopped is not None:
-        return ()
-    return ("the port does not say what it gives in the end: only what its model computes is proven",)
-
-
-def _notes_on_state(files: RunFolder) -> tuple[str, ...]:
-    """What the capture of the port's own inputs says of buffers that the model writes to."""
-    writes = read_manifest(RunFolder(files.path, files.about).manifest)[1].get("writes", [])
-    if not writes:
-        return ()
-    state = f"the model writes to {', '.join(writes)} when it is called, and the port does not"
-    return (f"{state}: one call is proven, what is kept for the next is not",)
-
-
-def _notes_on_idle_bodies(files: RunFolder) -> tuple[str, ...]:
-    """What the capture of these inputs says of branches and loops that did not run."""
-    idle = _idle(files)
-    if not idle:
-        return ()
-    missing = f"{', '.join(idle)} did not run on these inputs, so nothing is proven of what is computed there"
-    return (f"{missing}: check the port on inputs that take the other way, too",)
-
-
-def _notes_on_loops(graph: Graph) -> Iterator[str]:
-    """Which loops of Python run as often as they did on the example inputs, and no other number of times."""
-    for path, source, count in steps_written_out(graph):
-        place = f"{path or graph.root.class_name}{f' ({source})' if source else ''}"
-        said = f"{place} repeats one step {count} times, as torch.export wrote it out"
-        yield f"{said}: the port is made for that length alone; a scan of torch._higher_order_ops runs at any length"
-
-
-def _notes_on_what_is_unknown(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Why torch.export could not follow the model, and what to write instead."""
-    error = manifest.get("export_error")
-    if error is None:
-        return ()
-    place = f" ({error['where']})" if error["where"] else ""
-    return (f"{error['message']}{place}: {error.get('fix') or 'see the TODOs'}",)
-
-
 def _control_flow(files: RunFolder) -> tuple[ControlFlowSummary, ...]:
-    return control_flow_of(read_manifest(files.manifest)[0], _idle(files))
-
-
-def _idle(files: RunFolder) -> list[str]:
-    """The bodies of control flow that did not run on these inputs."""
-    idle: list[str] = read_manifest(files.manifest)[1].get("idle", [])
-    return idle
+    graph, manifest = read_manifest(files.manifest)
+    return control_flow_of(graph, manifest.get("idle", []))

@@ -6,14 +6,17 @@ Looked at before a port is built and run, because a missing file is found in mil
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import safetensors
 import torch
 
+from torchport.capture.assumed import Assumed
 from torchport.capture.drawn import has_random
 from torchport.capture.eager import on_meta, tensors
+from torchport.capture.export import weights_of
 from torchport.capture.graph import Dim, Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
@@ -21,10 +24,11 @@ from torchport.capture.rebuild import sizes_of
 from torchport.capture.recorder import Capture, record, record_graph, record_streamed
 from torchport.capture.weights import FileWeights
 from torchport.errors import CaptureError, RunError, TraceError, UsageError, WeightsError
+from torchport.porting.conversion import Converted
 from torchport.runs.folder import RunFolder
 from torchport.targets.base import Artifact, Resizable, Target
 from torchport.trace.plan import Plan
-from torchport.trace.reading import Trace
+from torchport.trace.reading import Trace, as_bytes
 from torchport.weights.loaded import LoadedWeights
 
 _STORED_FLOATS = ("F", "BF")
@@ -41,104 +45,149 @@ def must_have_values(files: RunFolder, artifact: Path) -> None:
         )
 
 
-def record_again(
-    model: torch.nn.Module | None,
-    files: RunFolder,
-    target: Target,
-    artifact: Artifact,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> RunFolder:
-    """Golden values for other inputs, beside those of the capture; the port stays as it is, and must fit them.
+class Subject(NamedTuple):
+    """The model that a port was made from, and other inputs than the recorded ones."""
 
-    A model on the meta device gets the weights that the port loads, a part of it at a time.
+    model: torch.nn.Module | None
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class OnOtherInputs(NamedTuple):
+    """A recording on other inputs in a folder of its own, and the artifact that is proven by it."""
+
+    files: RunFolder
+    artifact: Artifact
+
+
+def on_other_inputs(subject: Subject, port: Converted, beside: RunFolder) -> OnOtherInputs:
+    """Records the model on other inputs in `beside`; the port stays as it is, and must fit them.
+
+    If it is the same model at other sizes, the artifact takes these and the weights that the model has. A model on the
+    meta device gets the weights that the port loads, a part of it at a time.
     """
+    model = subject.model
     if model is None:
         raise UsageError(
             "TP0801",
             "a port that was opened from files has no model to record other inputs with",
             fix="set port.model first, or call check() without inputs",
         )
-    graph, manifest = read_manifest(files.manifest)
-    if on_meta(model, (args, kwargs)) and artifact.stored is not None and "export_error" not in manifest:
-        return _filled(model, files, graph, artifact.stored, args, kwargs)
-    if "export_error" in manifest:
-        again = _watched_again(model, files.name, target, graph, args, kwargs)
-    else:
-        lifted = any(weight.kind == "constant" for weight in graph.weights.values())
-        constants = FileWeights(files.captured("weights")) if lifted else {}
-        again = record_graph(model, graph, constants, args, kwargs)
-    others = files.on_other_inputs()
-    again.save(others.captures, others.recording)
-    return others
+    graph, manifest = read_manifest(port.files.manifest)
+    stored = port.artifact.stored
+    if on_meta(model, subject[1:]) and stored is not None and "export_error" not in manifest:
+        return _streamed(model, subject, graph, LoadedWeights(stored, graph), port.artifact, beside)
+    resized = _resized(model, subject, graph, port, beside)
+    again, artifact = resized or (_again(model, subject, graph, manifest, port), port.artifact)
+    files = beside if resized is None else beside.at_sizes()
+    again.save(files.captures, files.name)
+    files.write()
+    return OnOtherInputs(files, artifact)
 
 
-def _filled(
+def _streamed(
     model: torch.nn.Module,
-    files: RunFolder,
+    subject: Subject,
     graph: Graph,
-    stored: Path,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> RunFolder:
-    if any(tensor.is_meta for tensor in tensors((args, dict(kwargs)))):
+    weights: LoadedWeights,
+    artifact: Artifact,
+    beside: RunFolder,
+) -> OnOtherInputs:
+    """A recording of a model of which only what runs is in memory."""
+    if any(tensor.is_meta for tensor in tensors(subject[1:])):
         raise UsageError(
             "TP0801",
             "the inputs are on the meta device, and so have no values",
             fix="Make the inputs outside of torch.device('meta'); the model may stay there.",
         )
-    weights = LoadedWeights(stored, graph)
-    again = record_streamed(model, graph, weights, args, kwargs)
-    others = files.on_other_inputs()
-    again.save(others.captures, others.recording)
-    weights.save(others.captured("weights"))
-    return others
+    again = record_streamed(model, graph, weights, subject.args, subject.kwargs)
+    again.save(beside.captures, beside.name)
+    weights.save(beside.captured("weights"))
+    beside.write()
+    return OnOtherInputs(beside, artifact)
 
 
-def record_resized(
-    model: torch.nn.Module | None,
-    files: RunFolder,
-    target: Target,
-    artifact: Artifact,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> tuple[RunFolder, Artifact] | None:
+def _again(
+    model: torch.nn.Module, subject: Subject, graph: Graph, manifest: Mapping[str, Any], port: Converted
+) -> Capture:
+    """Golden values of the graph that was captured before."""
+    if "export_error" in manifest:
+        _must_have_weights_of(port, model, graph, manifest)
+        return _watched_again(model, subject, port.target, graph)
+    lifted = any(weight.kind == "constant" for weight in graph.weights.values())
+    constants = FileWeights(port.files.captured("weights")) if lifted else {}
+    weights_of(model, graph, constants)
+    _must_have_weights_of(port, model, graph, manifest)
+    again = record_graph(model, graph, constants, subject.args, subject.kwargs)
+    assumed = Assumed.model_validate(manifest.get("assumed") or {})
+    return replace(again, writes=tuple(manifest.get("writes", ())), assumed=assumed)
+
+
+def _must_have_weights_of(
+    port: Converted, model: torch.nn.Module, graph: Graph, manifest: Mapping[str, Any]
+) -> None:
+    """WeightsError if the model is not the one that the port was made from: that is known before anything is run.
+
+    Buffers that the model writes to are others after each call.
+    """
+    stored = port.files.captured("weights")
+    if not stored.is_file():
+        return
+    kept = FileWeights(stored)
+    own: dict[str, torch.Tensor] = dict(model.named_parameters(remove_duplicate=False))
+    own |= dict(model.named_buffers(remove_duplicate=False))
+    written = manifest.get("writes", ())
+    names = [
+        name
+        for name in kept
+        if name in own and name not in written and graph.weights[name].kind != "constant"
+    ]
+    others = [name for name in names if not _is_same(own[name], kept[name])]
+    if others:
+        count = f"{len(others)} of {len(names)} tensors differ"
+        raise WeightsError(
+            "TP0327", f"these are other weights: {count}, the first is {others[0]!r}", where=str(stored)
+        )
+
+
+def _is_same(tensor: torch.Tensor, kept: torch.Tensor) -> bool:
+    """Whether two tensors are the same bit by bit, NaN included; one without values is not looked at."""
+    if tensor.is_meta:
+        return True
+    if tensor.shape != kept.shape or tensor.dtype != kept.dtype:
+        return False
+    return bool(torch.equal(as_bytes(tensor.detach().cpu()), as_bytes(kept)))
+
+
+def _resized(
+    model: torch.nn.Module, subject: Subject, graph: Graph, port: Converted, beside: RunFolder
+) -> tuple[Capture, Artifact] | None:
     """A recording of the same model at other sizes, and the artifact with these; None if the sizes are the same."""
-    sizes = {} if model is None else sizes_of(model)
-    if model is None or not sizes or not isinstance(artifact, Resizable):
+    sizes = sizes_of(model) if isinstance(port.artifact, Resizable) else {}
+    if not sizes or not isinstance(port.artifact, Resizable):
         return None
-    known = read_manifest(files.manifest)[0].config
-    if all(known.get(name, value) == value for name, value in sizes.items()):
+    if all(graph.config.get(name, value) == value for name, value in sizes.items()):
         return None
-    again = record(
+    again = _recorded(model, subject, port.name, port.target, graph)
+    resized = port.artifact.resized(sizes, again.graph, again.weights, beside.sizes)
+    return None if resized is None else (again, resized)
+
+
+def _recorded(model: torch.nn.Module, subject: Subject, name: str, target: Target, graph: Graph) -> Capture:
+    return record(
         model,
-        args,
-        kwargs,
-        name=files.name,
+        subject.args,
+        subject.kwargs,
+        name=name,
         variants=False,
         decompose=lambda op: not target.supports(op),
-        allow_random=has_random(read_manifest(files.manifest)[0]),
+        allow_random=has_random(graph),
     )
-    resized = artifact.resized(sizes, again.graph, again.weights)
-    if resized is None:
-        return None
-    others = files.on_other_inputs()
-    again.save(others.captures, others.recording)
-    return others, resized
 
 
-def _watched_again(
-    model: torch.nn.Module,
-    name: str,
-    target: Target,
-    graph: Graph,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-) -> Capture:
+def _watched_again(model: torch.nn.Module, subject: Subject, target: Target, graph: Graph) -> Capture:
     """A recording of a model that export cannot follow: it must make the same calls."""
-    again = record(
-        model, args, kwargs, name=name, variants=False, decompose=lambda op: not target.supports(op)
-    )
+    again = _recorded(model, subject, graph.name, target, graph)
     if again.plan.events != make_plan(graph).events:
         raise CaptureError(
             "TP0208", "on these inputs the model calls other layers than those that were recorded"

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchport.diff.result import ComparedSet, Difference, Entry
+from torchport.report.escaping import escaped
 
 WORST, NAMES = 10, 10
 _COLUMNS = ("Max abs", "RMS", "Cosine", "Mismatch")
@@ -23,7 +24,7 @@ def render(difference: Difference, console: Console, *, everything: bool = False
     for letter, names in (("A", difference.only_in_a), ("B", difference.only_in_b)):
         _names(f"Only in {letter}: {len(names)}", names, console, everything)
     if difference.suggestion is not None:
-        console.print(Text(f"\nPerhaps {difference.suggestion}."))
+        console.print(Text(f"\nPerhaps {escaped(difference.suggestion)}."))
     _sides(difference, console)
 
 
@@ -53,8 +54,8 @@ def _first(difference: Difference, console: Console) -> None:
         return
     table = Table.grid(padding=(0, 2, 0, 0))
     order = "in the order of execution" if difference.order == "execution" else "in the order of A"
-    table.add_row(Text("First", style="bold"), Text.assemble((entry.name, "bold red"), f"  {order}"))
-    table.add_row("  why", Text(entry.reason or ""))
+    table.add_row(Text("First", style="bold"), Text.assemble((escaped(entry.name), "bold red"), f"  {order}"))
+    table.add_row("  why", Text(escaped(entry.reason or "")))
     if entry.incomparable is None:
         table.add_row("  error", Text(_error(entry)))
     console.print(Padding(table, (1, 0, 0, 0)))
@@ -85,7 +86,8 @@ def _word(entry: Entry) -> Text:
 
 
 def _name(entry: Entry) -> str:
-    return entry.name if entry.name == entry.candidate_name else f"{entry.name} ({entry.candidate_name})"
+    both = entry.name if entry.name == entry.candidate_name else f"{entry.name} ({entry.candidate_name})"
+    return escaped(both)
 
 
 def _numbers(entry: Entry) -> tuple[str, str, str, str]:
@@ -117,7 +119,7 @@ def _names(title: str, names: Sequence[str], console: Console, everything: bool)
     console.print(Text(f"\n{title}", style="bold"))
     shown = names if everything else names[:NAMES]
     for name in shown:
-        console.print(Text(f"  {name}"), soft_wrap=True)
+        console.print(Text(f"  {escaped(name)}"), soft_wrap=True)
     if len(names) > len(shown):
         console.print(f"  and {len(names) - len(shown)} more")
 

@@ -22,6 +22,9 @@ def headline(report: Report) -> str:
         return f"{ported}: {agree} with PyTorch{but}{rule}"
     if report.status == "unsupported":
         return f"{ported}: {_operations(len(report.todos))} nothing maps"
+    if report.unproven:
+        nan = "the 1 layer is" if len(judged) == 1 else f"{len(failed)} of {len(judged)} layers are"
+        return f"{ported}: nothing is proven: {nan} NaN everywhere, in the original too{rule}"
     if failed:
         diverge = (
             "the 1 layer diverges" if len(judged) == 1 else f"{len(failed)} of {len(judged)} layers diverge"

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchport.report import phrases
+from torchport.report.escaping import escaped
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 
@@ -58,7 +59,7 @@ def _verdict(report: Report, console: Console) -> None:
     if report.outputs is not None:
         table.add_row("", Text(f"Outputs: {phrases.outputs(report.outputs)}"))
     for note in report.notes:
-        table.add_row("", Text(f"Note: {note}", style="yellow"))
+        table.add_row("", Text(f"Note: {escaped(note)}", style="yellow"))
     console.print(table)
 
 
@@ -67,10 +68,10 @@ def _culprit(report: Report, console: Console) -> None:
     if divergence is None:
         return
     table = Table.grid(padding=(0, 2, 0, 0))
-    name = Text.assemble((divergence.place, "bold red"), f"  {divergence.type}")
+    name = Text.assemble((escaped(divergence.place), "bold red"), f"  {divergence.type}")
     table.add_row(Text("Culprit", style="bold"), name)
     for label, fact in phrases.facts(report):
-        table.add_row(f"  {label}", Text(fact, overflow="fold"))
+        table.add_row(f"  {label}", Text(escaped(fact), overflow="fold"))
     console.print(Padding(table, (1, 0, 0, 0)))
 
 
@@ -102,7 +103,7 @@ def _worst_layers(report: Report, console: Console) -> None:
     for layer in worst:
         cells = [
             Text(phrases.verdict(layer), style="green" if layer.passed else "bold red"),
-            Text(layer.name),
+            Text(escaped(layer.name)),
             Text(phrases.largest(layer.own)),
             Text(phrases.share_of_limit(layer.own)),
             Text(phrases.largest(layer.chained)),

@@ -6,16 +6,19 @@ such file; what it would say is worked out from what is there.
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass, field
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from torchport.capture.file_names import Kind, capture_names, captured_file
-from torchport.errors import ManifestError, ReportError
+from torchport.errors import DiskError, ManifestError, ReportError
 from torchport.files import write_atomically
+from torchport.runs.changing import put_back_if_interrupted
 from torchport.targets.base import Mode
 from torchport.targets.registry import EARLIER_PROJECT, EARLIER_TARGET
 
@@ -25,7 +28,16 @@ REPORT_FILE = "report.json"
 _CAPTURE = "capture"
 _RUN = "run"
 _SNIPPETS = "snippets"
+_PAGE = "report.html"
+_MINIFIED = "minified"
+_CHECKS = "checks"
+_SIZES = "resized"
+OF_A_VERDICT = (REPORT_FILE, _PAGE, _RUN, _SNIPPETS, _MINIFIED)
+"""What a check writes, and what goes when the verdict does."""
+OF_A_PORT = (*OF_A_VERDICT, RUN_FILE, _CAPTURE, _CHECKS, _SIZES)
+"""What a port writes, but for its artifact, and what goes when another port takes the place."""
 _AGAIN = "_again"
+"""How earlier versions named recordings on other inputs, which they kept among those of the port."""
 
 
 class RunFile(BaseModel):
@@ -40,6 +52,10 @@ class RunFile(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
     project: str | None = None
     """The folder of the artifact, from the folder of the run; None if the candidate left no files."""
+    inputs: str | None = None
+    """Whose inputs a check on others than the recorded ones took: a SPEC, or "inputs" if Python gave them."""
+    sizes: str | None = None
+    """The folder with config and weights of the model at other sizes, from the folder of the run."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +64,6 @@ class RunFolder:
 
     path: Path
     about: RunFile
-    recording: str = field(default="")
-    """Of which inputs the values are: the name of the capture, or of a later recording on other inputs."""
-
-    def __post_init__(self) -> None:
-        if not self.recording:
-            object.__setattr__(self, "recording", self.about.name)
 
     @property
     def name(self) -> str:
@@ -62,7 +72,7 @@ class RunFolder:
     @property
     def project(self) -> Path:
         """The folder of the artifact."""
-        return self.path / (self.about.project or "project")
+        return Path(os.path.normpath(self.path / (self.about.project or "project")))
 
     @property
     def captures(self) -> Path:
@@ -74,7 +84,7 @@ class RunFolder:
 
     def captured(self, kind: Kind) -> Path:
         """A file of the recording."""
-        return captured_file(self.captures, self.recording, kind)
+        return captured_file(self.captures, self.name, kind)
 
     def record(self, mode: Mode) -> Path:
         """The trace of what the candidate computed."""
@@ -86,7 +96,7 @@ class RunFolder:
 
     @property
     def page(self) -> Path:
-        return self.path / "report.html"
+        return self.path / _PAGE
 
     @property
     def snippets(self) -> Path:
@@ -97,16 +107,38 @@ class RunFolder:
 
     @property
     def minified(self) -> Path:
-        return self.path / "minified"
+        return self.path / _MINIFIED
 
-    def on_other_inputs(self) -> RunFolder:
-        """The same folder, with the values of a recording on other inputs than those of the capture."""
-        return RunFolder(self.path, self.about, f"{self.name}{_AGAIN}")
+    @property
+    def sizes(self) -> Path:
+        """Config and weights of the model at other sizes."""
+        return self.path / (self.about.sizes or _SIZES)
+
+    def check(self, name: str, inputs: str) -> RunFolder:
+        """The folder of a check of the same artifact on other inputs, which is a run of its own."""
+        path = self.path / _CHECKS / name
+        project = None if self.about.project is None else os.path.relpath(self.project, path)
+        about = self.about.model_copy(update={"project": project, "inputs": inputs, "sizes": None})
+        return RunFolder(path, about)
+
+    def free_check(self, name: str, inputs: str) -> RunFolder:
+        """The same under that name, or with a number if a check on the inputs of another has it."""
+        found, number = self.check(name, inputs), 2
+        while (other := _read(found.path / RUN_FILE)) is not None and other.inputs != inputs:
+            found, number = self.check(f"{name}_{number}", inputs), number + 1
+        return found
+
+    def at_sizes(self) -> RunFolder:
+        """The same folder, with config and weights of other sizes in it."""
+        return RunFolder(self.path, self.about.model_copy(update={"sizes": _SIZES}))
+
+    def forget_verdict(self) -> None:
+        """Removes what belongs to a verdict, before there is another."""
+        _remove(self.path, OF_A_VERDICT)
 
     def forget(self) -> None:
-        """Removes what the folder says of an earlier capture, which must not be taken for this one's."""
-        for name in (RUN_FILE, REPORT_FILE):
-            (self.path / name).unlink(missing_ok=True)
+        """Removes what the folder has of an earlier port, which must not be taken for this one's."""
+        _remove(self.path, OF_A_PORT)
 
     def write(self) -> None:
         write_atomically(self.path / RUN_FILE, self.about.model_dump_json(indent=1) + "\n")
@@ -115,6 +147,7 @@ class RunFolder:
 def open_folder(directory: str | Path) -> RunFolder:
     """The run in a folder, also in one that an earlier version wrote."""
     path = Path(directory)
+    put_back_if_interrupted(path)
     about = _read(path / RUN_FILE)
     return RunFolder(path, about if about is not None else _worked_out(path))
 
@@ -148,6 +181,19 @@ def is_run(path: Path) -> bool:
 def file_name(layer: str) -> str:
     """A name for a file or folder that belongs to a layer."""
     return re.sub(r"[^0-9A-Za-z_.-]+", "_", layer).strip(".") or "model"
+
+
+def _remove(folder: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        path = folder / name
+        try:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            message = f"cannot remove {path}, which is of an earlier run: {error.strerror}"
+            raise DiskError("TP0330", message, where=str(path)) from error
 
 
 def _read(file: Path) -> RunFile | None:

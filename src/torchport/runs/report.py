@@ -4,7 +4,7 @@ Fields may be added, never renamed. In JSON a number that is not finite is one o
 "NaN", "Infinity" and "-Infinity", which `Report.from_json` and Python's `float` read back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,9 +16,11 @@ from torchport.events import STEPS
 from torchport.files import write_atomically
 from torchport.parity.drawn import RandomSummary
 from torchport.parity.result import Divergence, Layer, Measured, Parity, Program
+from torchport.parity.rulebook import NOISE_FLOOR
 from torchport.runs.control_flow import ControlFlowSummary
 from torchport.targets.base import Todo
 
+NOTHING = "nothing is proven"
 Status = Literal["pass", "fail", "unsupported", "error"]
 
 
@@ -81,9 +83,12 @@ class Report(BaseModel):
         files: Mapping[str, Path] | None = None,
         stopped: str | None = None,
     ) -> Self:
-        """The report on a port that ran: `pass` only with nothing diverged and nothing to do."""
+        """The report on a port that ran: `pass` only with nothing diverged and nothing to do.
+
+        It is `error` if nothing diverged and there was nothing to compare with, because the original is NaN everywhere.
+        """
         return cls(
-            status="pass" if parity.passed and not todos else "fail",
+            status=_status(parity, todos),
             target=target,
             model=model,
             rule=parity.rule,
@@ -140,7 +145,13 @@ class Report(BaseModel):
         if self.is_all_random:
             outputs = ", ".join(self.random.outputs) if self.random is not None else ""
             raise ParityError("TP0703", f"{self.model}: {CODES['TP0703'].title}: {outputs}")
-        raise ParityError("TP0702", f"{self.model}: {CODES['TP0702'].title}")
+        why = next((note for note in self.notes if self.unproven and NOTHING in note), CODES["TP0702"].title)
+        raise ParityError("TP0702", f"{self.model}: {why}")
+
+    @property
+    def unproven(self) -> bool:
+        """Whether there is no verdict, because the original gives NaN everywhere where the port does."""
+        return self.status == "error" and any(layer.unproven for layer in self.layers)
 
     def to_dataframe(self) -> Any:
         """A pandas.DataFrame with a row a layer and columns such as own_max_abs, chained_cosine."""
@@ -177,20 +188,55 @@ _NUMBERS = ("max_abs", "mean_abs", "max_rel", "mse", "rmse", "cosine", "mismatch
 _COLUMNS = [*_TEXTS, *(f"{side}_{number}" for side in ("own", "chained") for number in _NUMBERS)]
 
 
+def _status(parity: Parity, todos: tuple[Todo, ...]) -> Status:
+    if parity.passed and not todos:
+        return "pass"
+    return "error" if parity.unproven and parity.first_divergence is None and not todos else "fail"
+
+
 def _notes(parity: Parity) -> tuple[str, ...]:
     notes = []
+    if names := parity.unproven:
+        notes.append(f"{NOTHING} of {_some(names)}: the original gives NaN everywhere, and so does the port")
+    notes += _notes_on_tolerances(parity)
     if parity.without_truth:
         count = f"{parity.without_truth} of {parity.compared} values"
         notes.append(
             f"no float64 truth is known of {count}: these are judged by the tolerances of assert_close"
         )
     if names := parity.proves_little:
-        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         notes.append(
-            f"eager PyTorch itself loses more than half of the digits in {some}: there a pass proves little"
+            f"eager PyTorch itself loses more than half of the digits in {_some(names)}: there a pass proves little"
         )
     program, culprit = parity.program, parity.first_divergence
-    if program is not None and not program.passed and (culprit is None or culprit.kind == "own"):
+    wrong = program is not None and not program.passed and not program.is_nan_everywhere
+    if program is not None and wrong and (culprit is None or culprit.kind == "own"):
         at = "" if program.source is None else f" ({program.source})"
         notes.append(f"what is done behind the model{at} is wrong, too: {program.reason}")
     return tuple(notes)
+
+
+def _notes_on_tolerances(parity: Parity) -> list[str]:
+    """Fixed tolerances within which zeros would be, too, instead of what the model computes."""
+    if parity.rule.startswith(NOISE_FLOOR.name):
+        return []
+    judged = {layer.name: layer.own for layer in parity.layers if layer.own is not None and layer.passed}
+    wide = [name for name, own in judged.items() if _takes_zeros(own)]
+    if not wide:
+        return []
+    said = f"the tolerances ({judged[wide[0]].rule}) are so wide that"
+    if len(wide) == len(judged):
+        return [f"{said} nothing could fail: zeros would pass everywhere"]
+    return [f"{said} zeros would pass in {len(wide)} of {len(judged)} layers ({_some(wide)})"]
+
+
+def _takes_zeros(own: Measured) -> bool:
+    """Whether a tolerance that somebody gave would let zeros pass where there are other numbers."""
+    if own.golden_max == 0 or own.golden_dtype.startswith(("int", "uint", "bool")):
+        return False
+    return own.rtol >= 1 or own.atol >= (1 - own.rtol) * own.golden_max
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - 3
+    return ", ".join(names[:3]) + (f" and {more} more" if more > 0 else "")

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
 from torchport.errors import ManifestError, ReportError, TorchportError
+from torchport.runs.changing import put_back_if_interrupted
 from torchport.runs.folder import REPORT_FILE, RunFile, RunFolder, open_folder, parts_there
 from torchport.runs.report import Report
 from torchport.targets.base import SourceMap
@@ -32,6 +33,7 @@ class Run:
     def open(cls, path: str | Path) -> Run:
         place = Path(path)
         file = place / REPORT_FILE if place.is_dir() else place
+        put_back_if_interrupted(file.parent)
         return cls.of(_where_it_is_now(_read(file), file), file.parent)
 
     @classmethod

@@ -171,9 +171,14 @@ class Resizable(Protocol):
     """An artifact that is the model at other sizes, too."""
 
     def resized(
-        self, sizes: Mapping[str, Any], graph: Graph, weights: Mapping[str, torch.Tensor]
+        self, sizes: Mapping[str, Any], graph: Graph, weights: Mapping[str, torch.Tensor], place: Path
     ) -> Artifact | None:
-        """The same code with other sizes and other weights; None if no size that it reads is another."""
+        """The same code with other sizes and other weights, written to `place`; None if no size that it reads is
+        another."""
+        ...
+
+    def at_sizes(self, place: Path) -> Artifact:
+        """The same code with the sizes and weights that were written to `place` before."""
         ...
 
 
@@ -238,6 +243,16 @@ class StoresOtherwise(Protocol):
 
     def stored_as(self, meta: TensorMeta) -> TensorMeta:
         """The shape and dtype in which a weight of these is loaded."""
+        ...
+
+
+@runtime_checkable
+class LeavesBeside(Protocol):
+    """A target that writes folders beside that of the artifact."""
+
+    @property
+    def beside(self) -> Sequence[str]:
+        """What these folders are called, in the folder of a run."""
         ...
 
 

@@ -178,16 +178,18 @@ class CandleArtifact:
         return next(alike, reached)
 
     def resized(
-        self, sizes: Mapping[str, Any], graph: Graph, weights: Mapping[str, torch.Tensor]
+        self, sizes: Mapping[str, Any], graph: Graph, weights: Mapping[str, torch.Tensor], place: Path
     ) -> CandleArtifact | None:
         named = {rust.snake(name): value for name, value in sizes.items()}
         config = json.loads((self.watched / CONFIG).read_text(encoding="utf-8"))
         others = {name: named[name] for name in config if named.get(name, config[name]) != config[name]}
         if not others:
             return None
-        place = self.folder.with_name("resized")
         write_atomically(place / CONFIG, json.dumps({**config, **others}, indent=2) + "\n")
         write_tensors(place / WEIGHTS, StoredWeights(graph, weights, place), {"format": "pt"})
+        return self.at_sizes(place)
+
+    def at_sizes(self, place: Path) -> CandleArtifact:
         return replace(self, data=place)
 
     def on_weights(self, file: Path) -> CandleArtifact:
@@ -222,9 +224,13 @@ class CandleArtifact:
                 )
 
 
+BESIDE = ("checked", "generated")
+"""The folders beside that of the project."""
+
+
 def twin_of(folder: Path) -> Path:
-    return folder.with_name("checked")
+    return folder.with_name(BESIDE[0])
 
 
 def _generated(folder: Path) -> Path:
-    return folder.with_name("generated")
+    return folder.with_name(BESIDE[1])

@@ -14,7 +14,7 @@ from torchport.events import Say
 from torchport.files import write_atomically
 from torchport.targets.base import Cached, Marker, Target, WrittenCode
 from torchport.targets.candle import cache, markers, project, writer
-from torchport.targets.candle.artifact import SOURCE, WEIGHTS, CandleArtifact, twin_of
+from torchport.targets.candle.artifact import BESIDE, SOURCE, WEIGHTS, CandleArtifact, twin_of
 from torchport.targets.candle.options import CandleOptions
 from torchport.targets.candle.registry import OPS
 from torchport.targets.candle.requirements import REQUIREMENTS
@@ -28,6 +28,7 @@ class CandleTarget:
     editable = SOURCE.as_posix()
     options = CandleOptions
     requirements = REQUIREMENTS
+    beside = BESIDE
 
     def supports(self, op: str) -> bool:
         return op in OPS

@@ -1,0 +1,40 @@
+"""What Ctrl-C leaves behind, in one line: what is there, and how to go on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from torchport.errors import Stopped
+from torchport.runs.folder import REPORT_FILE, RUN_FILE
+
+
+@contextmanager
+def during_a_port(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        place = shlex.quote(str(folder))
+        if (folder / REPORT_FILE).is_file():
+            raise _as_before(folder) from stop
+        if (folder / RUN_FILE).is_file():
+            text = (
+                f"stopped: the port is written to {folder} and not proven; `torchport check {place}` goes on"
+            )
+            raise Stopped(text) from stop
+        raise Stopped("stopped: no port was written yet; the same command begins anew") from stop
+
+
+@contextmanager
+def during_a_check(folder: Path) -> Iterator[None]:
+    """Also for whatever else is done with a run that is there."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise _as_before(folder) from stop
+
+
+def _as_before(folder: Path) -> Stopped:
+    return Stopped(f"stopped: {folder} is as it was before; the same command begins anew")

@@ -1,0 +1,8 @@
+"""Names as they are shown: a tensor or a layer may be called anything, also what a terminal takes for a command."""
+
+
+def escaped(text: str) -> str:
+    """The text in which whatever cannot be printed is written as Python would write it: `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
