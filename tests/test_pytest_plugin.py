@@ -80,7 +80,8 @@ def test_a_failing_test_has_a_section_with_the_culprit_and_the_report(suite: pyt
     result.assert_outcomes(passed=1, failed=3)
     result.stdout.fnmatch_lines(
         [
-            "*torchport.errors.ParityError: TP0701: Sequential to torch: 1 of 3 layers diverge*",
+            "*torchport.errors.ParityError: TP0701: Sequential to torch: *",
+            "*1 of 3 layers diverge*",
             "*- torchport -*",
             "*culprit    1 (torch.nn.modules.normalization.LayerNorm)",
             "*report     *report.json",

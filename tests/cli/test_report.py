@@ -53,7 +53,9 @@ def test_the_default_is_the_text_of_port(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     answer = torchport("report", written(full(), tmp_path))
-    assert answer.stdout.startswith("FAIL  Net to candle: 2 of 4 layers diverge")
+    assert answer.stdout.startswith(
+        "FAIL  Net to candle: layer_norm: eps is 1e-05 where the model has 1e-12, in head"
+    )
     assert f"torchport minify {tmp_path}" in answer.stdout
 
 

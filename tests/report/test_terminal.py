@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from torchport.report.phrases import percent
+from torchport.parity.percent import percent
 from torchport.report.terminal import EDITED_LINES, render
 from torchport.runs.report import Report
 
@@ -42,7 +42,7 @@ def test_a_fail_names_the_culprit_before_the_table() -> None:
     first, *_ = lines(failing(0.5))
     assert first == "FAIL  Net to candle: 2 of 4 layers diverge (noise floor x 4)"
     assert text.index("Culprit") < text.index("Worst layers")
-    for fact in ("head  torch.nn.Linear", "own error  max 0.5 at [1, 2]", "chained", "net.py:4"):
+    for fact in ("head  torch.nn.Linear", "  alone", "max 0.5 at [1, 2]", "chained", "net.py:4"):
         assert fact in text
 
 
@@ -85,7 +85,14 @@ def test_long_edits_are_cut_and_counted() -> None:
 
 @pytest.mark.parametrize(
     ("share", "said"),
-    [(1.0, "100.0 %"), (0.99999, "99.9 %"), (0.9995, "99.9 %"), (0.29, "29.0 %"), (0.0004, "0.0 %")],
+    [
+        (1.0, "100.0 %"),
+        (0.99999, "99.9 %"),
+        (0.9995, "99.9 %"),
+        (0.29, "29.0 %"),
+        (0.0004, "< 0.1 %"),
+        (0.0, "0.0 %"),
+    ],
 )
 def test_what_is_explained_is_never_rounded_up(share: float, said: str) -> None:
     assert percent(share) == said

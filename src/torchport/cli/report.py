@@ -1,5 +1,6 @@
 """`torchport report`: show a run again, in any format, or set it against an earlier one."""
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,9 @@ def report(
     against: Annotated[
         Path | None, typer.Option(metavar="OLD", help="Show what changed since this earlier run.")
     ] = None,
+    show: Annotated[
+        bool, typer.Option("--open", help="Write the page of the run and open it in a browser.")
+    ] = False,
     as_json: options.Json = False,
 ) -> int:
     """Show the report of a run, as text, as a page, or for a CI system.
@@ -34,10 +38,22 @@ def report(
     """
     if as_json and chosen not in ("text", "json"):
         raise UsageError("TP0801", f"--json and --format {chosen} exclude each other")
-    name = "json" if as_json else chosen
+    if show and (as_json or against is not None or chosen not in ("text", "html")):
+        message = "--open opens the page, and goes with no other format and with no --against"
+        raise UsageError("TP0801", message, fix="Leave the other option out.")
+    name = "json" if as_json else "html" if show else chosen
     if against is not None:
         return _show_change(run, against, name, out)
-    return _show(run, name, out)
+    code = _show(run, name, out)
+    if show:
+        _open(out or of_port(run, open_run).files.page)
+    return code
+
+
+def _open(page: Path) -> None:
+    """A browser may be missing, as on a server: the page is there all the same."""
+    if not webbrowser.open(page.resolve().as_uri()):
+        typer.echo("no browser could be opened: open the page above in one", err=True)
 
 
 def _show(path: Path, name: str, out: Path | None) -> int:

@@ -21,7 +21,7 @@ from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import record
 from torchport.capture.symbols import parse_dynamic
 from torchport.errors import DiskError, ManifestError
-from torchport.events import Message, Steps, Watcher, ignore
+from torchport.events import Passing, Steps, Watcher, ignore
 from torchport.explain.minify import minify
 from torchport.explain.repro import Minified
 from torchport.explain.suspect import RunValues
@@ -29,6 +29,7 @@ from torchport.parity.rulebook import RuleBook, rules_for
 from torchport.porting import proof, recording
 from torchport.porting.bench import PortBench
 from torchport.porting.conversion import Converted, converted
+from torchport.porting.cost import cost_of
 from torchport.runs.folder import RunFolder, open_folder
 from torchport.runs.report import Report
 from torchport.runs.verdict import written
@@ -45,6 +46,8 @@ class Port(Converted):
     model: torch.nn.Module | None = None
     """The original, for checks on other inputs; a port that was opened from its folder has none until it is set."""
     watch: Watcher = ignore
+    inputs: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    """The example inputs, if the port was made in this process."""
 
     @classmethod
     def open(cls, directory: str | Path) -> Port:
@@ -85,7 +88,7 @@ class Port(Converted):
             return self._unsupported(self.artifact.todos)
         recording.must_have_values(self.files, self.artifact.folder)
         if args is None and kwargs is None:
-            return self._proven(self.files, rules, self._steps(), explain)
+            return self._proven(self.files, rules, self._steps(), explain, self.inputs)
         given = (args,) if isinstance(args, torch.Tensor) else tuple(args or ())
         steps = self._steps(without="capture")
         with steps.step("capture", "recording the model on other inputs"):
@@ -93,23 +96,36 @@ class Port(Converted):
             resized = recording.record_resized(*subject, self.artifact, given, kwargs or {})
             if resized is not None:
                 files, artifact = resized
-                return replace(self, artifact=artifact)._proven(files, rules, steps, explain)
+                other = replace(self, artifact=artifact)
+                return other._proven(files, rules, steps, explain, (given, dict(kwargs or {})))
             files = recording.record_again(*subject, given, kwargs or {})
-        return self._proven(files, rules, steps, explain)
+        return self._proven(files, rules, steps, explain, (given, dict(kwargs or {})))
 
     def minify(self) -> Minified:
         """Checks the port, and reduces what fails to the least that still does, as a script and a test."""
         report = self.check()
-        bench = PortBench(self.target, self.artifact, lambda text: self.watch(Message(text)))
+        bench = PortBench(self.target, self.artifact, lambda text: self.watch(Passing(text)))
         return minify(report, self.files, RunValues.of(self.files, self.graph, self.artifact.stored), bench)
 
-    def _proven(self, files: RunFolder, rules: RuleBook, steps: Steps, explain: bool) -> Report:
+    def _proven(
+        self,
+        files: RunFolder,
+        rules: RuleBook,
+        steps: Steps,
+        explain: bool,
+        inputs: tuple[tuple[Any, ...], dict[str, Any]] | None,
+    ) -> Report:
         graph = recording.sound(files, self.artifact.stored)
         report = proof.prove(self, files, graph, rules, steps)
+        if report.stopped is None and report.layers:
+            keeps_nothing = not read_manifest(self.files.manifest)[1].get("writes")
+            original = (self.model, *inputs) if self.model and inputs and keeps_nothing else None
+            cost = cost_of(self.artifact, files.captured("trace"), original)
+            report = written(report.model_copy(update={"cost": cost}), files)
         if report.passed:
             shutil.rmtree(files.snippets, ignore_errors=True)
         if explain and report.first_divergence is not None:
-            bench = PortBench(self.target, self.artifact, steps.say)
+            bench = PortBench(self.target, self.artifact, steps.tick)
             report = proof.explain(report, files, graph, bench, self.artifact.stored, steps)
         return report
 
@@ -138,7 +154,7 @@ def port(
     `options` are those of the target, such as `checks` and `hints`.
     """
     chosen = find_target(target)
-    given = options_for(chosen, options)
+    chosen_options = options_for(chosen, options)
     parse_dynamic(dynamic)
     name = safe_name(name or type(model).__name__)
     folder = Path(out) if out is not None else Path("torchport-out") / name
@@ -151,15 +167,17 @@ def port(
             kwargs,
             name=name,
             dynamic=dynamic,
-            ops=given.records_operations,
-            variants=given.names_sizes,
+            ops=chosen_options.records_operations,
+            variants=chosen_options.names_sizes,
             decompose=lambda op: not chosen.supports(op),
         )
     if capture.export_error is not None:
         error = capture.export_error
         steps.say(f"{error}; recorded by hooks, with TODOs for what these cannot see\n  next:  {error.fix}")
-    made = converted(capture, chosen, folder, given, steps=steps)
-    return Port(made.files, made.target, made.artifact, made.seconds, model, watch)
+    made = converted(capture, chosen, folder, chosen_options, steps=steps)
+    given = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    inputs = given, dict(kwargs or {})
+    return Port(made.files, made.target, made.artifact, made.seconds, model, watch, inputs)
 
 
 def must_be_writable(folder: Path) -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchport.diff.result import ComparedSet, Difference, Entry
+from torchport.parity.percent import percent
 
 WORST, NAMES = 10, 10
 _COLUMNS = ("Max abs", "RMS", "Cosine", "Mismatch")
@@ -90,9 +91,9 @@ def _name(entry: Entry) -> str:
 
 def _numbers(entry: Entry) -> tuple[str, str, str, str]:
     if entry.incomparable is not None:
-        return "-", "-", "-", "100 %"
+        return "-", "-", "-", percent(1.0)
     errors = _number(entry.max_abs), _number(entry.rmse)
-    return *errors, f"{entry.cosine:.7g}", f"{entry.mismatch_pct:.3g} %"
+    return *errors, f"{entry.cosine:.7g}", percent(entry.mismatch_pct / 100)
 
 
 def _error(entry: Entry) -> str:

@@ -16,9 +16,19 @@ from torchport.events import STEPS
 from torchport.files import write_atomically
 from torchport.parity.result import Divergence, Layer, Measured, Parity, Program
 from torchport.runs.control_flow import ControlFlowSummary
-from torchport.targets.base import Todo
+from torchport.targets.base import Timing, Todo
 
 Status = Literal["pass", "fail", "unsupported", "error"]
+
+
+class Cost(BaseModel):
+    """What a run of the port and of the original takes, with as many threads, where the report was made."""
+
+    model_config = ConfigDict(frozen=True)
+
+    port: Timing
+    original: Timing | None = None
+    """None if the original was not at hand, or could not be run once more."""
 
 
 class Report(BaseModel):
@@ -48,6 +58,8 @@ class Report(BaseModel):
     """What is true of the port beside the verdict, and a user should know."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """What each step took; a step that was not taken has no entry."""
+    cost: Cost | None = None
+    """None if it was not measured. It is indicative, and no part of the verdict."""
     report: str | None = None
     """The path of the report that was written, if one was."""
     files: dict[str, str] = Field(default_factory=dict)
@@ -179,7 +191,13 @@ def _notes(parity: Parity) -> tuple[str, ...]:
             f"eager PyTorch itself loses more than half of the digits in {some}: there a pass proves little"
         )
     program, culprit = parity.program, parity.first_divergence
-    if program is not None and not program.passed and (culprit is None or culprit.kind == "own"):
+    is_wrong_by_itself = program is not None and (program.own is None or program.own.passed is False)
+    if (
+        program is not None
+        and not program.passed
+        and is_wrong_by_itself
+        and (culprit is None or culprit.kind == "own")
+    ):
         at = "" if program.source is None else f" ({program.source})"
         notes.append(f"what is done behind the model{at} is wrong, too: {program.reason}")
     return tuple(notes)

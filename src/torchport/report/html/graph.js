@@ -73,7 +73,13 @@ function makeGraph(section, choose) {
     spreadEnds(arranged.edges, "start", (edge) => edge.bends[0]?.x ?? edge.end.x);
     spreadEnds(arranged.edges, "end", (edge) => edge.bends.at(-1)?.x ?? edge.start.x);
     const edges = arranged.edges.map((edge) => svg("path", { d: edgePath(edge, arranged.rows), class: "edge", "marker-end": "url(#arrow)" }));
-    return svg("g", {}, ...edges, ...arranged.boxes.map((box) => drawnBox(box, arranged.layer)));
+    return svg("g", {}, ...edges, ...shapesOf(arranged), ...arranged.boxes.map((box) => drawnBox(box, arranged.layer)));
+  }
+
+  /** The shapes of what goes along the edges, once for each box that they come from. */
+  function shapesOf(arranged) {
+    return [...groupBy(arranged.edges, (edge) => edge.start)].filter(([box]) => box.shape).map(([box, edges]) =>
+      svg("text", { x: Math.max(...edges.map((edge) => edge.startX)) + 5, y: box.y + box.height / 2 + 13, class: "shape" }, shorten(box.shape, 30)));
   }
 
   function drawnBox(box, owner) {
@@ -103,8 +109,12 @@ function makeGraph(section, choose) {
     const most = Math.floor((box.width - (box.canUnfold ? 32 : 14)) / 7);
     if (box.inner) return [svg("text", { x: 10, y: 18, class: "name" }, `${signs}${shorten(`${box.name}  ${box.label}`, Math.floor((box.width - 50) / 6.9))}`)];
     const middle = box.width / 2 - (box.canUnfold ? 8 : 0);
-    const name = svg("text", { x: middle, y: box.label && box.height > BOX.pill ? 18 : box.height / 2 + 4, class: "name", "text-anchor": "middle" }, signs + shorten(box.name, most - signs.length));
-    if (!box.label || box.height <= BOX.pill) return [name];
+    const hasFault = blamed && box.call === null && data.culprit.ratio !== null;
+    const name = svg("text", { x: middle, y: (box.label || hasFault) && box.height > BOX.pill ? 18 : box.height / 2 + 4, class: "name", "text-anchor": "middle" }, signs + shorten(box.name, most - signs.length));
+    if (!(box.label || hasFault) || box.height <= BOX.pill) return [name];
+    if (hasFault) {
+      return [name, svg("text", { x: middle, y: 33, class: "label fault", "text-anchor": "middle" }, `✕ ${formatRatio(number(data.culprit.ratio))} of limit`)];
+    }
     const inside = box.call !== null && failingInside[box.call] ? ` ✕ ${failingInside[box.call]} inside` : "";
     return [name, svg("text", { x: middle, y: 33, class: "label", "text-anchor": "middle" }, shorten(box.label, most - inside.length) + inside)];
   }

@@ -19,11 +19,11 @@ from torchport.capture.graph import Graph
 from torchport.errors import BuildError, UsageError
 from torchport.events import Say
 from torchport.files import write_atomically
-from torchport.targets.base import Artifact, Mode, Repro, SourceMap, Stopped, Todo
+from torchport.targets.base import Artifact, Mode, Repro, SourceMap, Stopped, Timing, Todo
 from torchport.targets.candle import build, edits, repro, running, rust, sources
 from torchport.targets.candle.weights import StoredWeights
 from torchport.targets.candle.writer import Generated
-from torchport.targets.hunks import hunks
+from torchport.targets.hunks import edited_lines, hunks
 from torchport.trace.writing import write_tensors
 
 SOURCE = Path("src") / "model.rs"
@@ -122,7 +122,9 @@ class CandleArtifact:
         if not self.source.is_file():
             return None
         facts = self.facts
-        return sources.read(self.source, graph, None if facts is None else facts.structs)
+        found = sources.read(self.source, graph, None if facts is None else facts.structs)
+        texts = self.texts()
+        return found if texts is None else replace(found, edited=edited_lines(*texts))
 
     def edits(self) -> tuple[str, ...]:
         return (*self._edits_of(SOURCE), *self._edits_of(PROGRAM))
@@ -173,6 +175,11 @@ class CandleArtifact:
         write_atomically(place / CONFIG, json.dumps({**config, **others}, indent=2) + "\n")
         write_tensors(place / WEIGHTS, StoredWeights(graph, weights, place), {"format": "pt"})
         return replace(self, data=place)
+
+    def timed(self, golden: Path, threads: int, budget: float) -> Timing | None:
+        if self.program is None:
+            return None
+        return running.timed(self.program, self.data or self.watched, golden, threads, budget)
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
         facts = self.facts
