@@ -1,12 +1,18 @@
 """What a person reads: the verdict first, the culprit next, nothing cut off that matters."""
 
 import io
+import math
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
+from torchport.parity.metrics import compare
 from torchport.parity.percent import percent
+from torchport.parity.result import Measured
+from torchport.parity.tolerance import Fixed
+from torchport.report import phrases
 from torchport.report.terminal import EDITED_LINES, render
 from torchport.runs.report import Report
 
@@ -120,6 +126,17 @@ def test_a_value_of_nan_is_shown_as_what_never_passes() -> None:
     text = shown(failing())
     assert "NaN on one side only at 1 of 6 places" in text
     assert "never" in text
+
+
+def test_an_error_of_nan_is_never_called_zero() -> None:
+    report = failing()
+    head = next(one for one in report.layers if one.name == "head")
+    assert (phrases.own_error(head.own), phrases.limit(head.own)) == ("NaN", "")
+    assert phrases.error(head.own).startswith("NaN or Inf on one side only at 1 of 6 places, elsewhere max 0")
+    everywhere = torch.full((2, 3), math.nan)
+    metrics = compare(torch.ones(2, 3), everywhere)
+    measured = Measured(**dict(metrics), key="x", **Fixed().judge(metrics)._asdict())
+    assert phrases.outputs(measured) == "NaN or Inf on one side only at 6 of 6 places"
 
 
 def test_files_and_seconds_come_last() -> None:

@@ -130,7 +130,7 @@ def suggestion(hypothesis: Suggestion) -> str:
 
 def outputs(measured: Measured) -> str:
     """The error of the outputs, which users will see, and whether it is too large."""
-    if measured.passed or measured.incomparable is not None:
+    if measured.passed or measured.incomparable is not None or math.isnan(measured.max_abs):
         return error(measured)
     return f"{error(measured)} ({measured.reason})"
 
@@ -141,8 +141,19 @@ def error(measured: Measured | None) -> str:
         return "no value"
     if measured.incomparable is not None:
         return measured.incomparable
+    beside = _not_finite(measured)
+    where = f"NaN or Inf on one side only at {beside} of {measured.numel} places" if beside else ""
+    if math.isnan(measured.max_abs):
+        return where or "no element is finite in both"
     at = "" if measured.worst_index is None else f" at {list(measured.worst_index)}"
-    return f"max {number(measured.max_abs)}{at}, rms {number(measured.rmse)}, cosine {measured.cosine:.7g}"
+    largest = f"max {number(measured.max_abs)}{at}"
+    finite = f"{largest}, rms {number(measured.rmse)}, cosine {measured.cosine:.7g}"
+    return f"{where}, elsewhere {finite}" if where else finite
+
+
+def _not_finite(measured: Measured) -> int:
+    """The number of elements that are NaN or infinite on one side only."""
+    return measured.nan_mismatches + measured.inf_mismatches
 
 
 def share_of_limit(measured: Measured | None) -> str:
@@ -176,6 +187,8 @@ def _and(others: Sequence[Layer]) -> str:
 
 def own_error(measured: Measured | None) -> str:
     """The distance that the rule judges, of which `share_of_limit` is the share."""
+    if measured is not None and _not_finite(measured):
+        return "NaN"
     if measured is None or measured.incomparable is not None or measured.judged is None:
         return largest(measured)
     return number(measured.judged)
@@ -208,7 +221,7 @@ def verdict(layer: Layer) -> str:
 
 
 def number(value: float) -> str:
-    return f"{value:.2g}"
+    return "NaN" if math.isnan(value) else f"{value:.2g}"
 
 
 def seconds(report: Report) -> str:

@@ -10,6 +10,7 @@ import os
 import sysconfig
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from torchport.capture.source import is_of_python
@@ -50,9 +51,14 @@ def place_of(source: str | None) -> Place | None:
 
 def shown(source: str | None) -> str | None:
     """A place as a person reads it: from the working directory on, or from the installed package on."""
+    return _shown(source, tuple(_roots())) if source else None
+
+
+@lru_cache(maxsize=4096)
+def _shown(source: str, roots: tuple[Path, ...]) -> str:
+    """`roots` are those of `place_of`; layers by the thousand come from few lines, and links are slow to follow."""
     place = place_of(source)
-    if place is None:
-        return None
+    assert place is not None
     parts = Path(place.file).parts
     installed = max((at for at, part in enumerate(parts) if part in _INSTALLED), default=None)
     if installed is not None and installed + 1 < len(parts):
