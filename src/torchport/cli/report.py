@@ -8,6 +8,7 @@ import typer
 
 from torchport.cli import options
 from torchport.cli.output import EXIT_CODES, console
+from torchport.cli.progress import Progress
 from torchport.cli.runs import of_port
 from torchport.errors import UsageError
 from torchport.files import write_atomically
@@ -57,14 +58,17 @@ def _open(page: Path) -> None:
 
 
 def _show(path: Path, name: str, out: Path | None) -> int:
-    write = renderer(name)
-    run = of_port(path, open_run)
-    if name == "text" and out is None:
+    is_text = name == "text" and out is None
+    with Progress():
+        write = renderer(name)
+        run = of_port(path, open_run)
+        text = "" if is_text else write(run)
+    if is_text:
         from torchport.report.terminal import render
 
         render(run.report, console(), run.folder)
     else:
-        _hand_out(write(run), run.files.page if name == "html" and out is None else out)
+        _hand_out(text, run.files.page if name == "html" and out is None else out)
     if name == "github":
         from torchport.report.github import append_summary
 
@@ -73,11 +77,12 @@ def _show(path: Path, name: str, out: Path | None) -> int:
 
 
 def _show_change(path: Path, old: Path, name: str, out: Path | None) -> int:
-    from torchport.report import changes
-    from torchport.report.against import compare_runs
+    with Progress():
+        from torchport.report import changes
+        from torchport.report.against import compare_runs
 
-    write = changes.renderer(name)
-    change = compare_runs(of_port(old, open_run).report, of_port(path, open_run).report)
+        write = changes.renderer(name)
+        change = compare_runs(of_port(old, open_run).report, of_port(path, open_run).report)
     if name == "text" and out is None:
         changes.render(change, console())
     else:

@@ -93,7 +93,7 @@ function makeGraph(section, choose) {
       tabindex: ported ? "0" : null, role: ported ? "button" : null, "aria-label": spoken(box, level, blamed),
       "data-layer": isCall ? box.call : null, "data-owner": isCall ? null : owner, "data-node": box.kind === "op" ? box.name : null,
     },
-    svg("title", {}, titleOf(box)),
+    svg("title", {}, titleOf(box, blamed)),
     svg("rect", { width: box.width, height: box.height, rx: box.kind === "op" || isCall ? 5 : box.height / 2 }),
     ...words(box, level, blamed),
     box.canUnfold ? foldButton(box) : null,
@@ -113,7 +113,7 @@ function makeGraph(section, choose) {
     const name = svg("text", { x: middle, y: (box.label || hasFault) && box.height > BOX.pill ? 18 : box.height / 2 + 4, class: "name", "text-anchor": "middle" }, signs + shorten(box.name, most - signs.length));
     if (!(box.label || hasFault) || box.height <= BOX.pill) return [name];
     if (hasFault) {
-      return [name, svg("text", { x: middle, y: 33, class: "label fault", "text-anchor": "middle" }, `✕ ${formatRatio(number(data.culprit.ratio))} of limit`)];
+      return [name, svg("text", { x: middle, y: 33, class: "label fault", "text-anchor": "middle" }, `✕ ${formatRatio(number(data.culprit.ratio))}×`)];
     }
     const inside = box.call !== null && failingInside[box.call] ? ` ✕ ${failingInside[box.call]} inside` : "";
     return [name, svg("text", { x: middle, y: 33, class: "label", "text-anchor": "middle" }, shorten(box.label, most - inside.length) + inside)];
@@ -124,8 +124,11 @@ function makeGraph(section, choose) {
     return `${box.name}, ${box.label}, ${level >= 4 ? "fails" : LEVELS[level].words}${blamed ? ", the culprit" : ""}`;
   }
 
-  function titleOf(box) {
-    if (box.call === null) return box.label ? `${box.name}\n${box.label}` : box.name;
+  function titleOf(box, blamed) {
+    if (box.call === null) {
+      const fault = blamed && data.culprit.ratio !== null ? `its own error: ${formatRatio(number(data.culprit.ratio))} of its limit` : "";
+      return [box.name, box.label, fault].filter(Boolean).join("\n");
+    }
     const ratio = formatRatio(measure("own", "ratio", box.call));
     return `${columns.name[box.call]}\n${typeOf(box.call)}${ratio ? `\nown error: ${ratio} of its limit` : ""}`;
   }
