@@ -5,23 +5,31 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from benchmarks import zoo
+from torchport import Port
 from torchport.capture.manifest import read_manifest
 from torchport.cli.app import app
 from torchport.parity.tolerance import FEW, NoiseFloor
+from torchport.targets.candle import build, cache
+from torchport.targets.candle.project import CARGO_TOML
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+USING = ROOT / "docs/using-a-port.md"
 NOT_RUN = ("git clone ", "cd torchport", "make demo", "source .venv/bin/activate", "cargo run ")
 """Set-up, and what builds candle anew."""
 
@@ -104,6 +112,74 @@ def test_the_python_of_the_readme_runs(answers: tuple[Path, dict[str, str]]) -> 
     code = next(block for block in blocks(ROOT / "README.md", "python") if "torchport.port(" in block)
     (folder / "api.py").write_text(code)
     assert run([sys.executable, "api.py"], folder).count("\n") == 3
+
+
+@pytest.fixture(scope="module")
+def library(answers: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of `docs/using-a-port.md` in the place of the port's own, on crates that are built already."""
+    folder, _ = answers
+    project = tmp_path_factory.mktemp("library")
+    shutil.copytree(folder / "torchport-out/tiny/rust", project, dirs_exist_ok=True)
+    (program,) = blocks(USING, "rust")
+    (project / "src/main.rs").write_text(program)
+    manifest = CARGO_TOML.format(
+        package="library-of-tiny",
+        crate="tiny",
+        binary="library-of-tiny",
+        source=project / "src",
+        runtime=build.shared_runtime(),
+    )
+    (project / "Cargo.toml").write_text(manifest.replace("[workspace]", 'serde_json = "1"\n\n[workspace]'))
+    target = cache.target_folder()
+    command = ["cargo", "build", "--offline", "--manifest-path", str(project / "Cargo.toml")]
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
+    with cache.in_use(lambda _: None):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return target / "debug" / "library-of-tiny"
+
+
+def test_a_port_is_used_as_a_library_as_described(
+    answers: tuple[Path, dict[str, str]], library: Path
+) -> None:
+    assert run([str(library)], answers[0]).strip() == "[5, 7, 64]"
+
+
+def test_the_dependencies_of_the_page_are_those_of_a_port(answers: tuple[Path, dict[str, str]]) -> None:
+    project = answers[0] / "torchport-out/tiny/rust"
+    (shown,) = (tomllib.loads(block) for block in blocks(USING, "toml"))
+    real = tomllib.loads((project / "Cargo.toml").read_text())
+    for name in ("candle", "candle-nn"):
+        assert shown["dependencies"][name] == real["dependencies"][name]
+    assert shown["dependencies"]["tiny"]["path"] == "torchport-out/tiny/rust"
+    assert real["lib"]["name"] == "tiny"
+
+
+def test_another_checkpoint_runs_as_described(answers: tuple[Path, dict[str, str]]) -> None:
+    folder, _ = answers
+    for block in blocks(USING, "python"):
+        name = block.partition("\n")[0].removeprefix("# ")
+        (folder / name).write_text(block)
+        run([sys.executable, name], folder)
+    port = Port.open(folder / "torchport-out/tiny")
+    port.artifact.prepare(lambda _: None)
+    config = folder / "torchport-out/tiny/rust/config.json"
+    given = ["--config", str(config), "--weights", "finetuned.safetensors"]
+    run([str(port.artifact.program), *given, "inputs.safetensors", "outputs.safetensors"], folder)
+    model = runpy.run_path(str(folder / "tiny.py"))["tiny"]()[0]
+    model.load_state_dict(load_file(folder / "finetuned.safetensors"))
+    expected = model(load_file(folder / "inputs.safetensors")["x"])
+    (made,) = load_file(folder / "outputs.safetensors").values()
+    torch.testing.assert_close(made, expected.detach())
+
+
+@pytest.mark.slow
+def test_the_test_of_the_readme_passes_and_needs_no_cargo(tmp_path: Path) -> None:
+    code = next(
+        block for block in blocks(ROOT / "README.md", "python") if block.startswith("# test_norm.py\n")
+    )
+    (tmp_path / "test_norm.py").write_text(code)
+    assert "1 passed" in run([sys.executable, "-m", "pytest", "-q", "test_norm.py"], tmp_path)
 
 
 def test_the_readme_lists_every_command_and_no_other() -> None:

@@ -41,6 +41,13 @@ class Message:
 
 
 @dataclass(frozen=True)
+class Passing:
+    """How far a step is, such as the crate that is being compiled: of interest now, and to nobody later."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class LayerJudged:
     """The first verdict on a layer. The report has the last, if the comparison looks at some layers again."""
 
@@ -54,7 +61,7 @@ class CandidateStopped:
     message: str
 
 
-Event = StepBegan | StepEnded | Message | LayerJudged | CandidateStopped
+Event = StepBegan | StepEnded | Message | Passing | LayerJudged | CandidateStopped
 Watcher = Callable[[Event], None]
 Say = Callable[[str], None]
 """Takes a line of progress from code that knows no steps."""
@@ -67,6 +74,11 @@ def ignore(event: Event) -> None:
 def text_of(event: Event) -> str | None:
     """The line that a plain log shows for an event; None for what a log does not show."""
     return event.text if isinstance(event, StepBegan | Message) else None
+
+
+def passing_text_of(event: Event) -> str | None:
+    """The line that a display shows until the next one comes; None for what is not shown."""
+    return event.text if isinstance(event, Passing) else text_of(event)
 
 
 @dataclass
@@ -90,3 +102,6 @@ class Steps:
 
     def say(self, text: str) -> None:
         self.watch(Message(text))
+
+    def tick(self, text: str) -> None:
+        self.watch(Passing(text))

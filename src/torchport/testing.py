@@ -135,8 +135,9 @@ def describe(report: Report) -> str:
     judged = [layer for layer in report.layers if layer.own is not None or not layer.passed]
     agree = sum(layer.passed for layer in judged)
     lines = [f"  {label:<9}  {text}" for label, text in known]
+    measured = [f"  {said}"] if (said := phrases.measure(report)) is not None else []
     last = f"  {agree} of {len(judged)} layers agree; start with the culprit"
-    return "\n".join([phrases.headline(report), *lines, last])
+    return "\n".join([phrases.headline(report), *measured, *lines, last])
 
 
 def _culprit(divergence: Divergence) -> list[tuple[str, str]]:

@@ -173,7 +173,7 @@ WRONG = {
         "aten.tanh.default",
         "return (x - other) * scale, x.sigmoid()",
         "activation",
-        "it is sigmoid where the model has tanh",
+        "sigmoid where the model has tanh",
     ),
     "called_twice": Wrong(
         pair(Recurring(nn.Linear(32, 32)), Recurring(LinearTransposed(32, 32))),

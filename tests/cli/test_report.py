@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import types
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -53,7 +54,9 @@ def test_the_default_is_the_text_of_port(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     answer = torchport("report", written(full(), tmp_path))
-    assert answer.stdout.startswith("FAIL  Net to candle: 2 of 4 layers diverge")
+    assert answer.stdout.startswith(
+        "FAIL  Net to candle: layer_norm: eps is 1e-05 where the model has 1e-12, in head"
+    )
     assert f"torchport minify {tmp_path}" in answer.stdout
 
 
@@ -245,3 +248,36 @@ def test_the_documentation_lists_every_format_and_the_factor() -> None:
     assert re.findall(r"^\| `(\w+)` \|", DOCUMENT, re.MULTILINE) == list(formats.FORMATS)
     assert f"more than a factor of {FACTOR:g}" in DOCUMENT.replace("\n", " ")
     assert f"at most {SHOWN} errors and {SHOWN} warnings" in DOCUMENT.replace("\n", " ")
+
+
+def test_open_writes_the_page_and_opens_it(
+    torchport: Torchport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or True)
+    answer = torchport("report", written(full(), tmp_path), "--open")
+    page = tmp_path / "report.html"
+    assert answer.code == 1 and answer.stdout.strip() == str(page) and page.is_file()
+    assert opened == [page.resolve().as_uri()]
+
+
+def test_without_a_browser_the_page_is_there_and_that_is_said(
+    torchport: Torchport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda url: False)
+    answer = torchport("report", written(passing(), tmp_path), "--open", "--out", str(tmp_path / "page.html"))
+    assert answer.code == 0 and (tmp_path / "page.html").is_file()
+    assert "no browser could be opened" in answer.stderr
+
+
+@pytest.mark.parametrize("other", [["--json"], ["--format", "junit"], ["--against", "."]])
+def test_open_goes_with_no_other_format(torchport: Torchport, tmp_path: Path, other: list[str]) -> None:
+    answer = torchport("report", written(full(), tmp_path), "--open", *other)
+    assert answer.code == 2 and "TP0801" in answer.stderr + answer.stdout
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_piped_text_has_no_padding(torchport: Torchport, tmp_path: Path) -> None:
+    answer = torchport("report", written(full(), tmp_path))
+    assert answer.stdout.count("\n") > 15
+    assert [line for line in answer.stdout.splitlines() if line != line.rstrip()] == []

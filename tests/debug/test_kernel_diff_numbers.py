@@ -74,10 +74,10 @@ def test_plain_values_of_all_kinds_that_are_the_same_pass() -> None:
 @pytest.mark.parametrize(
     ("name", "other", "said"),
     [
-        ("scale", 0.51, "100 % of the elements are outside"),
-        ("count", 4, "100 % of the elements differ"),
-        ("is_done", False, "100 % of the elements differ"),
-        ("phase", 1 + 2.1j, "100 % of the elements are outside"),
+        ("scale", 0.51, "100.0 % of the elements are outside"),
+        ("count", 4, "100.0 % of the elements differ"),
+        ("is_done", False, "100.0 % of the elements differ"),
+        ("phase", 1 + 2.1j, "100.0 % of the elements are outside"),
         ("kind", "sum", "'sum' at ['kind']"),
         ("nothing", 0, "int at ['nothing']"),
         ("large", 2**70 + 1, str(2**70 + 1)),

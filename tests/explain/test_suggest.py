@@ -129,7 +129,7 @@ ROWS = {
         "gelu_tanh", "approximate is 'tanh' where the model has 'none'",
     ),
     "another activation": Row(
-        nn.SiLU, image(5, 40), lambda m: F.mish, "activation", "it is mish where the model has silu",
+        nn.SiLU, image(5, 40), lambda m: F.mish, "activation", "mish where the model has silu",
     ),
     "softmax axis": Row(
         lambda: nn.Softmax(-1), image(2, 6, 6), lambda m: lambda x: x.softmax(1),

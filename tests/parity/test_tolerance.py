@@ -128,7 +128,7 @@ def test_fixed_names_its_tolerances() -> None:
     verdict = Fixed(0.1, 0.0).judge(metrics)
     assert not verdict.passed
     assert verdict.rule == "rtol 0.1, atol 0"
-    assert verdict.reason == "50 % of the elements are outside rtol 0.1, atol 0"
+    assert verdict.reason == "50.0 % of the elements are outside rtol 0.1, atol 0"
     assert verdict.ratio == pytest.approx(5.0)
 
 

@@ -233,3 +233,15 @@ def test_other_formats_are_refused_with_those_there_are(name: str) -> None:
     with pytest.raises(UsageError, match=name) as caught:
         renderer(name)
     assert caught.value.fix == "With --against, give one of text, json, markdown."
+
+
+def test_what_got_better_is_said_together() -> None:
+    now = many(30)
+    passing_now = tuple(
+        layer.model_copy(update={"passed": True, "reason": None})
+        if layer.name.startswith("blocks.")
+        else layer
+        for layer in now.layers
+    )
+    change = compare_runs(now, now.model_copy(update={"layers": passing_now}))
+    assert change.better == ("30 layers failed and pass: blocks.0, blocks.1, blocks.2, blocks.3 and 26 more",)

@@ -109,3 +109,14 @@ def test_a_summary_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
     with pytest.raises(DiskError, match="TP0330: cannot write the step summary"):
         append_summary(run_of(full()))
+
+
+def test_layers_that_fail_in_the_same_way_are_one_annotation() -> None:
+    report = full()
+    blocks = tuple(
+        report.layers[2].model_copy(update={"name": f"blocks.{i}", "type": "net.Block", "own": None})
+        for i in range(4)
+    )
+    text = render(run_of(report.model_copy(update={"layers": (*report.layers[:2], *blocks)})))
+    (warning,) = [line for line in text.splitlines() if line.startswith("::warning")]
+    assert "blocks.0 diverges too" in warning and "also in: blocks.1, blocks.2, blocks.3" in warning

@@ -78,7 +78,7 @@ def test_the_culprit_comes_first_with_all_that_is_known() -> None:
     (failure,) = case
     assert failure.attrib["type"] == "culprit" and failure.attrib["message"].startswith("culprit: output: ")
     for fact in (
-        "own error: max 0.5 at [1, 2]",
+        "alone: max 0.5 at [1, 2]",
         "aten.layer_norm.default at lib/norms.py:12",
         "explains 99.9 %",
         "@@",

@@ -60,11 +60,12 @@ def test_a_pass_has_the_verdict_the_layers_and_the_seconds() -> None:
 def test_a_fail_names_the_culprit_with_all_that_is_known() -> None:
     text = render(run_of(full()))
     assert texts(text, "heading")[:2] == [
-        "❌ FAIL: Net to candle: 2 of 4 layers diverge (noise floor x 4)",
+        "❌ FAIL: Net to candle: layer_norm: eps is 1e-05 where the model has 1e-12, in head (Linear), lib/norms.py:12",
         "Culprit: head (torch.nn.Linear)",
     ]
     shown = texts(text, "paragraph")
     for fact in (
+        "2 of 4 layers diverge (noise floor x 4)",
         "source: net.py:4",
         "operation: aten.layer_norm.default at lib/norms.py:12: 5e+04 times the limit",
         "suggestion: eps is 1e-05 where the model has 1e-12 (explains 99.9 % of the error)",

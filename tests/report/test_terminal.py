@@ -1,12 +1,18 @@
 """What a person reads: the verdict first, the culprit next, nothing cut off that matters."""
 
 import io
+import math
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
-from torchport.report.phrases import percent
+from torchport.parity.metrics import compare
+from torchport.parity.percent import percent
+from torchport.parity.result import Measured
+from torchport.parity.tolerance import Fixed
+from torchport.report import phrases
 from torchport.report.terminal import EDITED_LINES, render
 from torchport.runs.report import Report
 
@@ -42,7 +48,7 @@ def test_a_fail_names_the_culprit_before_the_table() -> None:
     first, *_ = lines(failing(0.5))
     assert first == "FAIL  Net to candle: 2 of 4 layers diverge (noise floor x 4)"
     assert text.index("Culprit") < text.index("Worst layers")
-    for fact in ("head  torch.nn.Linear", "own error  max 0.5 at [1, 2]", "chained", "net.py:4"):
+    for fact in ("head  torch.nn.Linear", "  alone", "max 0.5 at [1, 2]", "chained", "net.py:4"):
         assert fact in text
 
 
@@ -85,7 +91,14 @@ def test_long_edits_are_cut_and_counted() -> None:
 
 @pytest.mark.parametrize(
     ("share", "said"),
-    [(1.0, "100.0 %"), (0.99999, "99.9 %"), (0.9995, "99.9 %"), (0.29, "29.0 %"), (0.0004, "0.0 %")],
+    [
+        (1.0, "100.0 %"),
+        (0.99999, "99.9 %"),
+        (0.9995, "99.9 %"),
+        (0.29, "29.0 %"),
+        (0.0004, "< 0.1 %"),
+        (0.0, "0.0 %"),
+    ],
 )
 def test_what_is_explained_is_never_rounded_up(share: float, said: str) -> None:
     assert percent(share) == said
@@ -113,6 +126,17 @@ def test_a_value_of_nan_is_shown_as_what_never_passes() -> None:
     text = shown(failing())
     assert "NaN on one side only at 1 of 6 places" in text
     assert "never" in text
+
+
+def test_an_error_of_nan_is_never_called_zero() -> None:
+    report = failing()
+    head = next(one for one in report.layers if one.name == "head")
+    assert (phrases.own_error(head.own), phrases.limit(head.own)) == ("NaN", "")
+    assert phrases.error(head.own).startswith("NaN or Inf on one side only at 1 of 6 places, elsewhere max 0")
+    everywhere = torch.full((2, 3), math.nan)
+    metrics = compare(torch.ones(2, 3), everywhere)
+    measured = Measured(**dict(metrics), key="x", **Fixed().judge(metrics)._asdict())
+    assert phrases.outputs(measured) == "NaN or Inf on one side only at 6 of 6 places"
 
 
 def test_files_and_seconds_come_last() -> None:

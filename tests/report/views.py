@@ -29,7 +29,12 @@ def full() -> Report:
         update={
             "operation": operation,
             "suggestions": (
-                Suggestion(kind="eps", text="eps is 1e-05 where the model has 1e-12", explains=0.99999),
+                Suggestion(
+                    kind="eps",
+                    text="eps is 1e-05 where the model has 1e-12",
+                    explains=0.99999,
+                    node="layer_norm",
+                ),
                 Suggestion(kind="scale", text="the scale is missing", explains=0.5),
             ),
             "edits": (HUNK,),

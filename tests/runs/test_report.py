@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from torchport.errors import ConvertError, ParityError, UsageError
-from torchport.parity.result import Parity
+from torchport.parity.result import Parity, Program
 from torchport.runs.report import Report
 
-from ..report.sample import TODO, failing, passing, report_of, unsupported
+from ..report.sample import TODO, failing, measured, passing, report_of, unsupported
 
 CONTRACT = {
     "schema",
@@ -150,3 +150,28 @@ def test_html_escapes_what_comes_from_outside() -> None:
 def test_html_names_the_culprit() -> None:
     html = failing(0.5)._repr_html_()
     assert "FAIL" in html and "Culprit: <b>head</b>" in html and "net.py:4" in html
+
+
+@pytest.mark.parametrize(("own_error", "is_noted"), [(0.0, False), (0.5, True)])
+def test_what_is_behind_the_model_is_blamed_only_if_it_is_wrong_by_itself(
+    own_error: float, is_noted: bool
+) -> None:
+    """An error of the model reaches what the program gives, which is no fault of what is done behind it."""
+    program = Program(
+        passed=False,
+        own=measured("Net>0", own_error),
+        chained=measured("Net>0", 0.5),
+        reason="output of the program: drifts",
+        source="main.rs:17",
+    )
+    culprit = failing(0.5).first_divergence
+    parity = Parity(
+        passed=False,
+        rule="noise floor x 4",
+        layers=failing(0.5).layers,
+        first_divergence=culprit,
+        outputs=None,
+        program=program,
+        compared=4,
+    )
+    assert any("behind the model" in note for note in report_of(parity).notes) is is_noted

@@ -8,15 +8,18 @@ use candle::{bail, DType, Device, Result, Tensor};
 use candle_nn::VarBuilder;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe, Location};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
 usage: MODEL [--weights FILE] [--config FILE] INPUTS OUTPUTS
        MODEL [--weights FILE] [--config FILE] --check TRACE --record FILE [--mode chained|lockstep] [--stream READS]
+       MODEL [--weights FILE] [--config FILE] --check TRACE --time SECONDS
 
 INPUTS and OUTPUTS are safetensors files; the inputs have the names of the model's arguments.
 With --check, the model runs on the inputs of a golden trace, and FILE gets the tensors that it computes; if it
 stops before its end, FILE.stopped.json says why. With --stream, weights are in memory only while they are read:
-READS is a JSON file that says which each module reads.";
+READS is a JSON file that says which each module reads. With --time, the model runs again and again for so long,
+unwatched, and what a run takes is printed as JSON.";
 
 /// The command line, taken apart.
 #[derive(Debug, Clone)]
@@ -26,6 +29,14 @@ pub struct Options {
     files: Vec<PathBuf>,
     check: Option<Check>,
     stream: Option<PathBuf>,
+    timing: Option<Timing>,
+}
+
+/// Runs on the inputs of a golden trace that nobody watches, to see how long they take.
+#[derive(Debug, Clone)]
+struct Timing {
+    trace: PathBuf,
+    budget: Duration,
 }
 
 /// A run along a golden trace.
@@ -55,8 +66,10 @@ impl Options {
             files: Vec::new(),
             check: None,
             stream: None,
+            timing: None,
         };
         let (mut trace, mut record, mut mode) = (None, None, Mode::default());
+        let mut budget = None;
         while let Some(arg) = args.next() {
             let mut value = || match args.next() {
                 Some(value) => Ok(PathBuf::from(value)),
@@ -75,6 +88,13 @@ impl Options {
                         _ => bail!("--mode is chained or lockstep\n{USAGE}"),
                     }
                 }
+                "--time" => {
+                    let seconds = value()?.to_str().and_then(|text| text.parse().ok());
+                    match seconds.map(Duration::try_from_secs_f64) {
+                        Some(Ok(time)) => budget = Some(time),
+                        _ => bail!("--time is a number of seconds\n{USAGE}"),
+                    }
+                }
                 "--help" => {
                     println!("{USAGE}");
                     std::process::exit(0);
@@ -86,17 +106,18 @@ impl Options {
         if options.stream.is_some() && trace.is_none() {
             bail!("--stream goes with --check\n{USAGE}")
         }
-        match (trace, record) {
-            (Some(trace), Some(record)) => {
+        match (trace, record, budget) {
+            (Some(trace), None, Some(budget)) => options.timing = Some(Timing { trace, budget }),
+            (Some(trace), Some(record), None) => {
                 options.check = Some(Check {
                     trace,
                     record,
                     mode,
                 });
             }
-            (None, None) if options.files.len() == 2 => {}
-            (None, None) => bail!("expected an input file and an output file\n{USAGE}"),
-            _ => bail!("--check and --record go together\n{USAGE}"),
+            (None, None, None) if options.files.len() == 2 => {}
+            (None, None, None) => bail!("expected an input file and an output file\n{USAGE}"),
+            _ => bail!("--check goes with either --record or --time\n{USAGE}"),
         }
         Ok(options)
     }
@@ -128,6 +149,9 @@ impl Options {
     ) -> Result<()> {
         if let Some(check) = &self.check {
             return check.run(inputs.len(), device, forward, Location::caller());
+        }
+        if let Some(timing) = &self.timing {
+            return timing.run(inputs.len(), device, forward);
         }
         let config = self.read_config().unwrap_or_default();
         let inputs: Vec<Input> = inputs
@@ -168,6 +192,56 @@ impl Options {
     }
 }
 
+impl Timing {
+    /// Prints what a run takes, by the median. The first run, which warms up, counts only if it takes all the time.
+    fn run(
+        &self,
+        inputs: usize,
+        device: &Device,
+        forward: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
+    ) -> Result<()> {
+        let checker = Checker::open(&self.trace, device)?;
+        let given = golden_inputs(&checker, inputs)?;
+        drop(checker);
+        let timed = || {
+            let start = Instant::now();
+            forward(&given).map(|_| start.elapsed())
+        };
+        let (began, first) = (Instant::now(), timed()?);
+        let mut taken = Vec::new();
+        while began.elapsed() < self.budget {
+            taken.push(timed()?);
+        }
+        taken.sort();
+        let median = taken.get(taken.len() / 2).unwrap_or(&first);
+        println!(
+            "{}",
+            serde_json::json!({
+                "seconds": median.as_secs_f64(),
+                "runs": taken.len().max(1),
+                "threads": rayon::current_num_threads(),
+                "peak_bytes": peak_bytes(),
+            })
+        );
+        Ok(())
+    }
+}
+
+/// The most memory that the process has had, if the system says so.
+fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+fn golden_inputs(checker: &Checker, inputs: usize) -> Result<Vec<Tensor>> {
+    let given: std::result::Result<Vec<_>, _> = (0..inputs)
+        .map(|i| checker.golden(&format!("{}<{i}", checker.root())))
+        .collect();
+    Ok(given?)
+}
+
 impl Check {
     /// Runs the model; if it stops, the reason is written beside the record, and goes on to the caller.
     fn run(
@@ -201,9 +275,7 @@ impl Check {
         let checker = Checker::open(&self.trace, device)?
             .mode(self.mode)
             .record_to(&self.record);
-        let given = (0..inputs)
-            .map(|i| checker.golden(&format!("{}<{i}", checker.root())))
-            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let given = golden_inputs(&checker, inputs)?;
         let outputs = checker.watch(|| forward(&given))?;
         checker.returned(&outputs, at)?;
         checker.finish()?;
@@ -252,6 +324,9 @@ mod tests {
             &["--check"],
             &["--check", "trace"],
             &["--record", "file", "in", "out"],
+            &["--time", "1", "in", "out"],
+            &["--check", "trace", "--time", "soon"],
+            &["--check", "trace", "--record", "file", "--time", "1"],
         ] {
             let error = parse(args).unwrap_err().to_string();
             assert!(error.contains("usage"), "{error}");
@@ -346,6 +421,24 @@ mod tests {
             (recorded, stopped),
             (vec![">0".to_string(), "fc".to_string()], None)
         );
+    }
+
+    #[test]
+    fn a_timing_writes_no_file_and_runs_more_than_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("trace");
+        let golden = Tensor::new(&[1f32], &Device::Cpu).unwrap();
+        write_tensors([("<0", &golden)], &trace).unwrap();
+        let args = ["--check", trace.to_str().unwrap(), "--time", "0.01"];
+        let options = parse(&args).unwrap();
+        let runs = std::cell::Cell::new(0);
+        let forward = |given: &[Tensor]| {
+            runs.set(runs.get() + 1);
+            Ok(vec![given[0].clone()])
+        };
+        options.run(&["xs"], &Device::Cpu, forward).unwrap();
+        assert!(runs.get() > 1);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

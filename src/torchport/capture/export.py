@@ -18,7 +18,13 @@ from torchport.capture.convert import Converter
 from torchport.capture.decompositions import DECOMPOSITIONS
 from torchport.capture.exported import Exported
 from torchport.capture.simplify import HANDLED
-from torchport.capture.torch_internals import FixedSize, preserve_node_meta, pytree, sizes_fixed
+from torchport.capture.torch_internals import (
+    FixedSize,
+    lines_of_helpers_kept,
+    preserve_node_meta,
+    pytree,
+    sizes_fixed,
+)
 from torchport.capture.weights import MemoryWeights, Weights
 from torchport.errors import CaptureError
 
@@ -102,7 +108,7 @@ def _run_export(
     args_shapes, kwargs_shapes = shapes
     try:
         # Without the context, the operations inside torch.cond and the like lose their lines and modules.
-        with preserve_node_meta():
+        with preserve_node_meta(), lines_of_helpers_kept(source.is_helper):
             return torch.export.export(
                 model,
                 example[0],

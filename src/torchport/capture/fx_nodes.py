@@ -64,3 +64,9 @@ def line_of(node: torch.fx.Node) -> str | None:
     """The innermost line of the user's code that a node came from."""
     frame = source.innermost_frame(node.meta.get("stack_trace"))
     return f"{frame[0]}:{frame[1]}" if frame else None
+
+
+def forward_line_of(node: torch.fx.Node) -> str | None:
+    """The line of the innermost `forward` that a node came from, which is what names its value."""
+    frame = source.innermost_forward(node.meta.get("stack_trace"))
+    return f"{frame[0]}:{frame[1]}" if frame else None

@@ -17,7 +17,14 @@ from torchport.capture import graph as g
 from torchport.capture import source, symbols
 from torchport.capture.control_flow import operation_for
 from torchport.capture.flow_reader import FlowReader, FoundBody, control_flow_of
-from torchport.capture.fx_nodes import first_traced, gives_tensors, is_number, line_of, output_leaves
+from torchport.capture.fx_nodes import (
+    first_traced,
+    forward_line_of,
+    gives_tensors,
+    is_number,
+    line_of,
+    output_leaves,
+)
 from torchport.capture.owner import Owner
 from torchport.capture.torch_internals import OpOverload, is_grad_mode
 from torchport.errors import CaptureError
@@ -51,6 +58,8 @@ class GraphReader:
         """Sizes that a submodule hands out beside its tensors."""
         self.constants: dict[str, str] = {}
         """The names of constants, by their paths in the traced model."""
+        self.forward_lines: dict[str, str | None] = {}
+        """By the node: the line of `forward` that it came from, which may call a helper that has the operation."""
         self.children: list[str] = []
         self.bodies: list[FoundBody] = []
         """The graphs that control flow runs."""
@@ -64,6 +73,7 @@ class GraphReader:
             "output": self._output,
         }
         for node in self.graph.nodes:
+            self.forward_lines[node.name] = forward_line_of(node)
             try:
                 handlers[node.op](node)
             except CaptureError as error:
@@ -289,7 +299,8 @@ class GraphReader:
         """Names values after the variables that the user's source assigns them to."""
         groups: dict[source.Statement, list[int]] = defaultdict(list)
         for index, node in enumerate(self.nodes):
-            place = node.source.rpartition(":") if node.source else None
+            line = self.forward_lines.get(node.name) or node.source
+            place = line.rpartition(":") if line else None
             statement = source.statement_at(place[0], int(place[2])) if place else None
             if statement is not None:
                 groups[statement].append(index)

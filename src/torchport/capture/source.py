@@ -11,13 +11,17 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
 
 _NOT_OF_THE_USER = ("torch/", "<eval_with_key>")
 """How the names of files begin that torch wrote, or that are its own."""
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>\S+))?')
+_FORWARD = "forward"
+_OWN = str(Path(__file__).parents[1])
+_INSTALLED = re.compile(r"^.*[/\\](?:site|dist)-packages[/\\](?P<package>[^/\\]+)")
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,26 @@ class Statement:
 
 def frames(stack_trace: str | None) -> list[tuple[str, int]]:
     """File and line of every `forward` that a node came through, the outermost first."""
-    found = _FRAME.findall(stack_trace or "")
-    return [(file, int(line)) for file, line in found if not file.startswith(_NOT_OF_THE_USER)]
+    return [place for place, function in _frames(stack_trace) if function in (None, _FORWARD)]
+
+
+def _frames(stack_trace: str | None) -> list[tuple[tuple[str, int], str | None]]:
+    """Every place that a node came through, with the function that it is in."""
+    return [
+        ((found["file"], int(found["line"])), found["function"])
+        for found in _FRAME.finditer(stack_trace or "")
+        if not found["file"].startswith(_NOT_OF_THE_USER)
+    ]
+
+
+def is_helper(file: str, forward: str) -> bool:
+    """Whether a file that a `forward` calls into belongs to the user's model, as a helper of that forward does."""
+    if file.startswith(("<", _OWN)) or is_of_python(file):
+        return False
+    found, own = _INSTALLED.match(file), _INSTALLED.match(forward)
+    if found is None:
+        return True
+    return found["package"] != "torch" and own is not None and own["package"] == found["package"]
 
 
 def is_of_torch(source: str | None) -> bool:
@@ -41,6 +63,13 @@ def is_of_torch(source: str | None) -> bool:
 
 
 def innermost_frame(stack_trace: str | None) -> tuple[str, int] | None:
+    """The line of the operation itself, also if a helper of a `forward` has it."""
+    found = _frames(stack_trace)
+    return found[-1][0] if found else None
+
+
+def innermost_forward(stack_trace: str | None) -> tuple[str, int] | None:
+    """The line of the innermost `forward`, which may call a helper that has the operation."""
     found = frames(stack_trace)
     return found[-1] if found else None
 
@@ -72,6 +101,23 @@ def modules_running(error: BaseException) -> Iterator[torch.nn.Module]:
 def is_of_python(file: str) -> bool:
     """Whether a file is of Python's own library."""
     return file.startswith(sysconfig.get_path("stdlib")) and "-packages" not in file
+
+
+def function_at(source: str | None) -> str | None:
+    """The function around a line such as `net.py:12`, as in `Attention.forward`; None if its file cannot be read."""
+    file, _, line = (source or "").rpartition(":")
+    if not file or not line.isdecimal():
+        return None
+    return ".".join(_scopes_around(parsed(file), int(line))) or None
+
+
+def _scopes_around(node: ast.AST, line: int) -> list[str]:
+    """The names of the classes and functions around a line, the outermost first."""
+    for inner in ast.iter_child_nodes(node):
+        if getattr(inner, "lineno", line + 1) <= line <= (getattr(inner, "end_lineno", None) or line):
+            is_scope = isinstance(inner, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            return [*([inner.name] if is_scope else []), *_scopes_around(inner, line)]  # type: ignore[attr-defined]
+    return []
 
 
 def definition(function: Any) -> str | None:

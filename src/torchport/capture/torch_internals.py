@@ -15,6 +15,9 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 - `torch._subclasses.FakeTensorMode`: shapes and strides of what an operation gives, without computing it.
 - `torch._guards`: `tracing(None)` to step out of a compilation that is going on, `detect_fake_mode`.
 - `torch.fx.traceback.preserve_node_meta`: a graph that is traced again keeps the user's lines.
+- `torch.fx.proxy.TracerBase._filter_traceback_frames`, which is there to be overridden: torch.export keeps the lines of
+  `forward` alone, and drops those of the functions that a `forward` calls. Without it, an operation has the line of the
+  call.
 - `torch._decomp.get_decompositions`: an operation as others that it is made of.
 - `torch._higher_order_ops.associative_scan.generic_associative_scan`: the order in which torch combines elements.
 - `torch.autograd.grad_mode._unsafe_preserve_version_counter`: what is put back counts as never written to.
@@ -31,6 +34,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from traceback import StackSummary
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -65,6 +69,7 @@ __all__ = [
     "is_grad_mode",
     "is_in_transform",
     "is_of_transform",
+    "lines_of_helpers_kept",
     "plain_torch",
     "preserve_node_meta",
     "pytree",
@@ -78,6 +83,35 @@ __all__ = [
 
 without_modes = _disable_current_modes
 """Within, no mode that changes operations is on, such as one that widens or rounds them."""
+
+
+@contextmanager
+def lines_of_helpers_kept(is_helper: Callable[[str, str], bool]) -> Iterator[None]:
+    """Within, what torch.export traces has also the lines of functions that a `forward` calls, behind its own.
+
+    `is_helper` says of a file, and of that of the innermost `forward`, whether the lines in the one are kept.
+    """
+    tracer, name = torch.fx.proxy.TracerBase, "_filter_traceback_frames"
+    original = getattr(tracer, name, None)
+    if original is None:
+        yield
+        return
+
+    def kept(self: Any, summary: StackSummary) -> StackSummary:
+        frames: StackSummary = original(self, summary)
+        forward = max((place for place, frame in enumerate(summary) if frame.name == "forward"), default=None)
+        if not frames or forward is None or not getattr(self, "_record_forward_stack_traces_only", False):
+            return frames
+        helpers = [
+            one for one in summary[forward + 1 :] if is_helper(one.filename, summary[forward].filename)
+        ]
+        return StackSummary.from_list([*frames, *helpers])
+
+    setattr(tracer, name, kept)
+    try:
+        yield
+    finally:
+        setattr(tracer, name, original)
 
 
 def decompositions(operations: Sequence[OpOverloadPacket]) -> dict[OpOverload, Callable[..., Any]]:

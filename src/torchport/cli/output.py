@@ -3,9 +3,10 @@
 import errno
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 
 import typer
 
@@ -37,8 +38,23 @@ def console() -> "Console":
             """Where nobody reads any more, rich would end Python with 1, which says that the answer is no."""
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
-    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH
-    return Stdout(highlight=False, width=wide)
+    if sys.stdout.isatty():
+        return Stdout(highlight=False)
+    wide = None if "COLUMNS" in os.environ else PIPED_WIDTH
+    return Stdout(highlight=False, width=wide, file=cast(IO[str], _WithoutPadding(sys.stdout)))
+
+
+class _WithoutPadding:
+    """A stream whose lines do not end with the spaces that fill up a table on a terminal."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(re.sub(" +(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def print_json(data: Mapping[str, Any]) -> None:

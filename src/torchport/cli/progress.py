@@ -1,11 +1,13 @@
-"""Progress on stderr: a spinner on a terminal, one plain line a step elsewhere."""
+"""Progress on stderr: a spinner on a terminal, which also names what is imported; one plain line a step elsewhere."""
 
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
+from importlib.abc import MetaPathFinder
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from torchport.events import Event, text_of
+from torchport.events import Event, passing_text_of, text_of
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -16,15 +18,18 @@ class Progress:
 
     def __init__(self) -> None:
         self._status: Status | None = None
+        self._said = "starting"
         self._prints = redirect_stdout(sys.stderr)
+        self._imports = _Imports(self._show_import)
 
     def __enter__(self) -> Self:
         self._prints.__enter__()
         if sys.stderr.isatty():
             from rich.console import Console
 
-            self._status = Console(stderr=True).status("starting")
+            self._status = Console(stderr=True).status(self._said)
             self._status.start()
+            sys.meta_path.insert(0, self._imports)
         return self
 
     def __exit__(
@@ -35,10 +40,13 @@ class Progress:
     ) -> None:
         self._prints.__exit__(kind, error, traceback)
         if self._status is not None:
+            with suppress(ValueError):
+                sys.meta_path.remove(self._imports)
             self._status.stop()
 
     def __call__(self, event: Event) -> None:
-        if (text := text_of(event)) is not None:
+        text = text_of(event) if self._status is None else passing_text_of(event)
+        if text is not None:
             self.say(text)
 
     def say(self, message: str) -> None:
@@ -47,6 +55,28 @@ class Progress:
             with suppress(OSError):
                 print(message, file=sys.stderr, flush=True)
         else:
-            from rich.markup import escape
+            self._said = message
+            self._show(message)
 
+    def _show(self, message: str) -> None:
+        from rich.markup import escape
+
+        if self._status is not None:
             self._status.update(escape(message))
+
+    def _show_import(self, package: str) -> None:
+        self._show(f"{self._said}: importing {package}")
+
+
+class _Imports(MetaPathFinder):
+    """Finds no module, and sees which packages are looked for: some take seconds."""
+
+    def __init__(self, found: Callable[[str], None]) -> None:
+        self._found = found
+        self._last = ""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+        package = name.partition(".")[0]
+        if package != self._last and package not in sys.stdlib_module_names and not package.startswith("_"):
+            self._last = package
+            self._found(package)

@@ -1,5 +1,6 @@
 """`torchport report`: show a run again, in any format, or set it against an earlier one."""
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from torchport.cli import options
 from torchport.cli.output import EXIT_CODES, console
+from torchport.cli.progress import Progress
 from torchport.cli.runs import of_port
 from torchport.errors import UsageError
 from torchport.files import write_atomically
@@ -25,6 +27,9 @@ def report(
     against: Annotated[
         Path | None, typer.Option(metavar="OLD", help="Show what changed since this earlier run.")
     ] = None,
+    show: Annotated[
+        bool, typer.Option("--open", help="Write the page of the run and open it in a browser.")
+    ] = False,
     as_json: options.Json = False,
 ) -> int:
     """Show the report of a run, as text, as a page, or for a CI system.
@@ -34,21 +39,36 @@ def report(
     """
     if as_json and chosen not in ("text", "json"):
         raise UsageError("TP0801", f"--json and --format {chosen} exclude each other")
-    name = "json" if as_json else chosen
+    if show and (as_json or against is not None or chosen not in ("text", "html")):
+        message = "--open opens the page, and goes with no other format and with no --against"
+        raise UsageError("TP0801", message, fix="Leave the other option out.")
+    name = "json" if as_json else "html" if show else chosen
     if against is not None:
         return _show_change(run, against, name, out)
-    return _show(run, name, out)
+    code = _show(run, name, out)
+    if show:
+        _open(out or of_port(run, open_run).files.page)
+    return code
+
+
+def _open(page: Path) -> None:
+    """A browser may be missing, as on a server: the page is there all the same."""
+    if not webbrowser.open(page.resolve().as_uri()):
+        typer.echo("no browser could be opened: open the page above in one", err=True)
 
 
 def _show(path: Path, name: str, out: Path | None) -> int:
-    write = renderer(name)
-    run = of_port(path, open_run)
-    if name == "text" and out is None:
+    is_text = name == "text" and out is None
+    with Progress():
+        write = renderer(name)
+        run = of_port(path, open_run)
+        text = "" if is_text else write(run)
+    if is_text:
         from torchport.report.terminal import render
 
         render(run.report, console(), run.folder)
     else:
-        _hand_out(write(run), run.files.page if name == "html" and out is None else out)
+        _hand_out(text, run.files.page if name == "html" and out is None else out)
     if name == "github":
         from torchport.report.github import append_summary
 
@@ -57,11 +77,12 @@ def _show(path: Path, name: str, out: Path | None) -> int:
 
 
 def _show_change(path: Path, old: Path, name: str, out: Path | None) -> int:
-    from torchport.report import changes
-    from torchport.report.against import compare_runs
+    with Progress():
+        from torchport.report import changes
+        from torchport.report.against import compare_runs
 
-    write = changes.renderer(name)
-    change = compare_runs(of_port(old, open_run).report, of_port(path, open_run).report)
+        write = changes.renderer(name)
+        change = compare_runs(of_port(old, open_run).report, of_port(path, open_run).report)
     if name == "text" and out is None:
         changes.render(change, console())
     else:

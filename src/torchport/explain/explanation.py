@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from torchport.capture.source import is_of_torch
+from torchport.capture.source import function_at, is_of_torch
 from torchport.errors import TorchportError
 from torchport.events import Steps
 from torchport.explain.bench import Bench
@@ -130,7 +130,10 @@ def _cause(culprit: Divergence, files: RunFolder, subject: Explained) -> dict[st
     folder = files.snippet(culprit.layer)
     write_snippet(folder, culprit.layer, suspect, subject.editable)
     cause = subject.cause(suspect, culprit, folder / SLICE)
-    return {"operation": cause.operation, "suggestions": cause.suggestions, "snippet": str(folder)}
+    operation = cause.operation
+    if operation is not None:
+        operation = operation.model_copy(update={"function": function_at(operation.source)})
+    return {"operation": operation, "suggestions": cause.suggestions, "snippet": str(folder)}
 
 
 def suspects(suspect: Suspect, culprit: Divergence, values: RunValues, bench: Bench) -> Iterator[Suspect]:

@@ -26,10 +26,10 @@ from torchport.parity.finding import (
 )
 from torchport.parity.measuring import Again, Measuring, Traces, output_name
 from torchport.parity.operations import operations_by_call
-from torchport.parity.picture import Picture, draw
+from torchport.parity.picture import Picture
 from torchport.parity.result import Divergence, Layer, Measured, Parity, Program
 from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
-from torchport.parity.values import Remembered
+from torchport.parity.values import Remembered, drawn, rule_for
 from torchport.trace.plan import Call, Event, checked_events, input_key, output_key
 from torchport.trace.reading import Trace
 
@@ -279,7 +279,8 @@ class _Comparison:
     def _picture(self, own: Measured) -> Picture | None:
         if (known := self.remembered.get(own.key)) is not None:
             return known.picture
-        return draw(self.traces.own_golden.get(own.key), self.traces.lockstep.get(own.key), own.golden_max)
+        pair = self.traces.own_golden.get(own.key), self.traces.lockstep.get(own.key)
+        return drawn(rule_for(self.rules.own, own.key, *pair), *pair, own)
 
     def _nothing(self, call: Call, found: list[Finding]) -> str | None:
         """The reason why nothing was compared for a call, or None if something was."""

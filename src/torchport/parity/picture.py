@@ -30,9 +30,13 @@ class Picture(BaseModel):
     golden: tuple[int, ...]
     candidate: tuple[int, ...]
     """The number of values in each bin; NaN is in none."""
+    allowed: float | None = None
+    """The error that the rule allows an element, to see the errors as shares of it; None if no number says so."""
 
 
-def draw(golden: torch.Tensor, candidate: torch.Tensor, golden_max: float) -> Picture | None:
+def draw(
+    golden: torch.Tensor, candidate: torch.Tensor, golden_max: float, allowed: float | None = None
+) -> Picture | None:
     """The picture of two tensors, or None if they are empty, complex or of different shapes."""
     if (
         golden.shape != candidate.shape
@@ -61,6 +65,7 @@ def draw(golden: torch.Tensor, candidate: torch.Tensor, golden_max: float) -> Pi
         high=reach,
         golden=tuple(counts[0].tolist()),
         candidate=tuple(counts[1].tolist()),
+        allowed=allowed,
     )
 
 

@@ -18,6 +18,8 @@ class Measured(Metrics):
     rule: str | None = None
     ratio: float | None = None
     """The share of the rule's limit that the error takes up: above 1 fails."""
+    judged: float | None = None
+    """The distance that `ratio` is a share of the limit of; None if it was not a matter of distances."""
     reason: str | None = None
     elements: Elements | None = None
     """Which elements are wrong, if those of one magnitude are out of bounds."""
@@ -83,6 +85,8 @@ class Operation(BaseModel):
     source: str | None
     reason: str
     metrics: Measured | None
+    function: str | None = None
+    """The function around the line, such as `Attention.forward`, if its file can be read."""
 
 
 class Suggestion(BaseModel):

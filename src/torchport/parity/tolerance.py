@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple, Protocol
 from torchport.parity import dtypes
 from torchport.parity.bins import FEW, MULTIPLE, Bin
 from torchport.parity.metrics import Metrics, Noise
+from torchport.parity.percent import percent
 
 
 class Verdict(NamedTuple):
@@ -23,6 +24,9 @@ class Verdict(NamedTuple):
     reason: str | None = None
     bin_limit: float | None = None
     """If the elements of one bin are out of bounds, the distance from the truth above which one is wrong."""
+    judged: float | None = None
+    """The distance that `ratio` is a share of the limit of: from the truth, or from the golden value if that is the
+    measure of the rule. None if it was not a matter of distances."""
 
 
 class Rule(Protocol):
@@ -83,21 +87,28 @@ class NoiseFloor:
     def _judge_by_noise(self, metrics: Metrics, noise: Noise) -> Verdict:
         floor_rms, floor_max = _floors(metrics, noise)
         by_rms, by_max = noise.candidate_rms / floor_rms, noise.candidate_max / floor_max
-        kind, floors = ("RMS", by_rms) if by_rms >= by_max else ("maximum", by_max)
+        is_by_rms = by_rms >= by_max
+        kind, floors = ("RMS", by_rms) if is_by_rms else ("maximum", by_max)
+        judged = noise.candidate_rms if is_by_rms else noise.candidate_max
         reason = f"{floors:.3g} times as far from the float64 truth as eager PyTorch, by {kind}"
-        verdict = _within(floors / self.multiple, self.name, reason)
+        verdict = _within(floors / self.multiple, self.name, reason, judged)
         if noise.bin is None:
             return verdict
         in_bin = self._judge_bin(noise.bin, metrics)
-        said = in_bin if verdict.passed else verdict
-        return said._replace(ratio=max(verdict.ratio, in_bin.ratio), bin_limit=in_bin.bin_limit)
+        said, nearest = (
+            in_bin if verdict.passed else verdict,
+            max(verdict, in_bin, key=lambda one: one.ratio),
+        )
+        return said._replace(ratio=nearest.ratio, judged=nearest.judged, bin_limit=in_bin.bin_limit)
 
     def _judge_bin(self, bin: Bin, metrics: Metrics) -> Verdict:
         by_rms, by_max = bin.in_floors(metrics.golden_dtype)
-        kind, floors = ("RMS", by_rms) if by_rms >= by_max / 2 else ("maximum", by_max)
+        is_by_rms = by_rms >= by_max / 2
+        kind, floors = ("RMS", by_rms) if is_by_rms else ("maximum", by_max)
+        judged = bin.candidate_rms if is_by_rms else bin.candidate_max
         which = f"the {bin.count} elements of magnitude {bin.low:.3g} to {bin.high:.3g}"
         reason = f"{floors:.3g} times as far from the float64 truth as eager PyTorch, by {kind} over {which}"
-        verdict = _within(bin.ratio(metrics.golden_dtype, self.multiple), self.name, reason)
+        verdict = _within(bin.ratio(metrics.golden_dtype, self.multiple), self.name, reason, judged)
         floor_rms, floor_max = bin.floors(metrics.golden_dtype)
         limit = max(2 * self.multiple * floor_rms, floor_max)
         return verdict if verdict.passed else verdict._replace(bin_limit=limit)
@@ -140,9 +151,9 @@ class Fixed:
             return always
         rule = Fixed(metrics.rtol, metrics.atol).name
         if metrics.mismatch_pct == 0.0:
-            return Verdict(True, rule, metrics.excess)
-        reason = f"{metrics.mismatch_pct:.3g} % of the elements are outside {rule}"
-        return Verdict(False, rule, metrics.excess, reason)
+            return Verdict(True, rule, metrics.excess, judged=metrics.max_abs)
+        reason = f"{percent(metrics.mismatch_pct / 100)} of the elements are outside {rule}"
+        return Verdict(False, rule, metrics.excess, reason, judged=metrics.max_abs)
 
 
 @dataclass(frozen=True)
@@ -180,7 +191,8 @@ class Drift:
         by_max = metrics.max_abs / max(share * metrics.golden_max, least)
         rule = f"drift within {share:.2g} of the scale"
         reason = f"the error has grown to {share * max(by_rms, by_max):.3g} of the scale"
-        verdict = _within(max(by_rms, by_max), rule, reason)
+        judged = metrics.rmse if by_rms >= by_max else metrics.max_abs
+        verdict = _within(max(by_rms, by_max), rule, reason, judged)
         if verdict.passed or metrics.noise is None or metrics.noise.unknown:
             return verdict
         return self._beside_the_reference(metrics.noise, verdict, least)
@@ -193,7 +205,7 @@ class Drift:
         )
         whose = "the same arithmetic" if noise.arithmetic_rms > 2 * noise.floor_rms else "eager PyTorch"
         rule = f"drift within {self.multiple:g} times that of {whose}"
-        beside = _within(floors / self.multiple, rule, verdict.reason or "")
+        beside = _within(floors / self.multiple, rule, verdict.reason or "", noise.candidate_rms)
         return beside if beside.passed else verdict
 
 
@@ -216,9 +228,9 @@ def _usual(metrics: Metrics, why: str) -> Verdict:
     return verdict._replace(rule=f"{verdict.rule} ({why})")
 
 
-def _within(ratio: float, rule: str, reason: str) -> Verdict:
+def _within(ratio: float, rule: str, reason: str, judged: float | None = None) -> Verdict:
     passed = ratio <= 1.0  # False for NaN, which must never pass.
-    return Verdict(passed, rule, ratio, None if passed else reason)
+    return Verdict(passed, rule, ratio, None if passed else reason, judged=judged)
 
 
 def _judge_without_rule(metrics: Metrics) -> Verdict | None:
@@ -234,7 +246,7 @@ def _judge_without_rule(metrics: Metrics) -> Verdict | None:
         return Verdict(False, "NaN and Inf by position", math.inf, reason)
     if dtypes.class_of(metrics.golden_dtype) in ("bool", "int"):
         ratio = 0.0 if metrics.mismatch_pct == 0.0 else math.inf
-        return _within(ratio, "exact", f"{metrics.mismatch_pct:.3g} % of the elements differ")
+        return _within(ratio, "exact", f"{percent(metrics.mismatch_pct / 100)} of the elements differ")
     if math.isnan(metrics.max_abs):
         return Verdict(True, "NaN and Inf by position", 0.0)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -35,13 +36,27 @@ def remember(
     has_picture: bool,
 ) -> Remembered:
     """Judges a value; there is a picture if it is out of bounds, or if one is asked for."""
-    own, _ = judge_value(
-        rule_for(rules.own, key, own_golden, candidate), key, own_golden, candidate, distance
-    )
+    rule = rule_for(rules.own, key, own_golden, candidate)
+    own, _ = judge_value(rule, key, own_golden, candidate, distance)
     chained, _ = judge_value(rule_for(rules.chained, key, golden, candidate), key, golden, candidate)
     is_drawn = own.measured is not None and (has_picture or not own.passed)
-    picture = draw(own_golden, candidate, own.measured.golden_max) if is_drawn and own.measured else None
+    picture = drawn(rule, own_golden, candidate, own.measured) if is_drawn and own.measured else None
     return Remembered(own, chained, picture)
+
+
+def drawn(rule: Rule, golden: torch.Tensor, candidate: torch.Tensor, own: Measured) -> Picture | None:
+    """The picture of a value that was judged by a rule."""
+    return draw(golden, candidate, own.golden_max, _allowed(rule, own))
+
+
+def _allowed(rule: Rule, own: Measured) -> float | None:
+    """How far an element may be off; in a value that fails, not more than the share of the worst one says."""
+    if own.incomparable is not None or math.isnan(own.max_abs):
+        return None
+    allowed = rule.allowance(own) if isinstance(rule, NoiseFloor) else own.atol + own.rtol * own.golden_max
+    if own.ratio is not None and 1.0 < own.ratio < math.inf:
+        allowed = min(allowed, own.max_abs / own.ratio)
+    return allowed if math.isfinite(allowed) else None
 
 
 def rule_for(choose: Choice, key: str, golden: torch.Tensor, candidate: torch.Tensor) -> Rule:
@@ -68,6 +83,7 @@ def judge_value(
         passed=verdict.passed,
         rule=verdict.rule,
         ratio=verdict.ratio,
+        judged=verdict.judged,
         reason=reason,
         elements=elements,
     )

@@ -21,7 +21,7 @@ from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import record
 from torchport.capture.symbols import parse_dynamic
 from torchport.errors import DiskError, ManifestError, TorchportError
-from torchport.events import Message, Steps, Watcher, ignore
+from torchport.events import Passing, Steps, Watcher, ignore
 from torchport.explain.minify import minify
 from torchport.explain.repro import Minified
 from torchport.explain.suspect import RunValues
@@ -29,6 +29,7 @@ from torchport.parity.rulebook import RuleBook, rules_for
 from torchport.porting import proof, recording
 from torchport.porting.bench import PortBench
 from torchport.porting.conversion import Converted, converted
+from torchport.porting.cost import cost_of
 from torchport.runs.changing import changing
 from torchport.runs.folder import OF_A_PORT, OF_A_VERDICT, RunFolder, is_run, open_folder
 from torchport.runs.report import Report
@@ -48,6 +49,8 @@ class Port(Converted):
     model: torch.nn.Module | None = None
     """The original, for checks on other inputs; a port that was opened from its folder has none until it is set."""
     watch: Watcher = ignore
+    inputs: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+    """The example inputs, if the port was made in this process."""
 
     @classmethod
     def open(cls, directory: str | Path) -> Port:
@@ -95,7 +98,7 @@ class Port(Converted):
             return self._unsupported(self.artifact.todos)
         if args is None and kwargs is None:
             recording.must_have_values(self.files, self.artifact.folder)
-            return self._proven(self.files, rules, self._steps(), explain)
+            return self._proven(self.files, rules, self._steps(), explain, self.inputs)
         given = as_arguments(() if args is None else args)
         steps = self._steps(without="capture")
         beside = self.files.free_check(safe_name(name), inputs)
@@ -105,24 +108,36 @@ class Port(Converted):
                 subject = recording.Subject(self.model, given, dict(kwargs or {}))
                 other = recording.on_other_inputs(subject, self, beside)
             return replace(self, files=other.files, artifact=other.artifact)._proven(
-                other.files, rules, steps, explain
+                other.files, rules, steps, explain, (given, dict(kwargs or {}))
             )
 
     def minify(self) -> Minified:
         """Checks the port, and reduces what fails to the least that still does, as a script and a test."""
         with changing(self.files.path, OF_A_VERDICT):
             report = self.check()
-            bench = PortBench(self.target, self.artifact, lambda text: self.watch(Message(text)))
+            bench = PortBench(self.target, self.artifact, lambda text: self.watch(Passing(text)))
             values = RunValues.of(self.files, self.graph, self.artifact.stored)
             return minify(report, self.files, values, bench)
 
-    def _proven(self, files: RunFolder, rules: RuleBook, steps: Steps, explain: bool) -> Report:
+    def _proven(
+        self,
+        files: RunFolder,
+        rules: RuleBook,
+        steps: Steps,
+        explain: bool,
+        inputs: tuple[tuple[Any, ...], dict[str, Any]] | None,
+    ) -> Report:
         graph = recording.sound(files, self.artifact.stored)
         with changing(files.path, OF_A_VERDICT):
             files.forget_verdict()
             report = proof.prove(self, files, graph, rules, steps)
+            if report.stopped is None and report.layers:
+                keeps_nothing = not read_manifest(self.files.manifest)[1].get("writes")
+                original = (self.model, *inputs) if self.model and inputs and keeps_nothing else None
+                cost = cost_of(self.artifact, files.captured("trace"), original)
+                report = written(report.model_copy(update={"cost": cost}), files)
             if explain and report.first_divergence is not None:
-                bench = PortBench(self.target, self.artifact, steps.say)
+                bench = PortBench(self.target, self.artifact, steps.tick)
                 report = proof.explain(report, files, graph, bench, self.artifact.stored, steps)
         return report
 
@@ -155,7 +170,7 @@ def port(
     random numbers is refused. A port in the folder that was edited by hand is only written over by `force`.
     """
     chosen = find_target(target)
-    given = options_for(chosen, options)
+    chosen_options = options_for(chosen, options)
     parse_dynamic(dynamic)
     name = safe_name(name or type(model).__name__)
     folder = folder_of_port(out, name)
@@ -170,16 +185,18 @@ def port(
             kwargs,
             name=name,
             dynamic=dynamic,
-            ops=given.records_operations,
-            variants=given.names_sizes,
+            ops=chosen_options.records_operations,
+            variants=chosen_options.names_sizes,
             decompose=lambda op: not chosen.supports(op),
-            allow_random=given.allows_random,
+            allow_random=chosen_options.allows_random,
         )
     if capture.export_error is not None:
         error = capture.export_error
         steps.say(f"{error}; recorded by hooks, with TODOs for what these cannot see\n  next:  {error.fix}")
-    made = converted(capture, chosen, folder, given, steps=steps)
-    return Port(made.files, made.target, made.artifact, made.seconds, model, watch)
+    made = converted(capture, chosen, folder, chosen_options, steps=steps)
+    given = (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    inputs = given, dict(kwargs or {})
+    return Port(made.files, made.target, made.artifact, made.seconds, model, watch, inputs)
 
 
 def must_be_writable(folder: Path) -> None:

@@ -38,7 +38,7 @@ def prove(port: Converted, files: RunFolder, graph: Graph, rules: RuleBook, step
     """The verdict on a port by the recording in `files`, written to the folder of the run."""
     artifact, target = port.artifact, port.target.name
     with steps.step("build", "building the port"):
-        artifact.prepare(steps.say)
+        artifact.prepare(steps.tick)
     stopped = _run(artifact, files, steps)
     if stopped is not None and stopped.todo is not None:
         todos = explained_todos((stopped.todo,), graph)

@@ -13,7 +13,7 @@ import torch
 
 from torchport.capture.recorder import Capture
 from torchport.errors import ReportError
-from torchport.events import Message
+from torchport.events import Passing
 from torchport.explain.minify import minify, nothing_to_reduce
 from torchport.explain.repro import Minified
 from torchport.explain.rewriting import Rewritten, rewrite
@@ -67,7 +67,7 @@ def minify_rewritten(report: Report, files: RunFolder, port: Port) -> Minified:
         )
     known = found.model_copy(update={"operation": culprit.operation, "source": culprit.source})
     bench = RewrittenBench(
-        port.target, port.artifact, lambda text: port.watch(Message(text)), Rewritten.open(port.files)
+        port.target, port.artifact, lambda text: port.watch(Passing(text)), Rewritten.open(port.files)
     )
     values = RunValues.of(port.files, port.graph, port.artifact.stored)
     small = minify(again.model_copy(update={"first_divergence": known}), files, values, bench)

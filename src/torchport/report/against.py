@@ -133,21 +133,31 @@ class Change(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def better(self) -> tuple[str, ...]:
-        """What got better, a sentence each."""
+        """What got better: a sentence for all layers of which the same is true."""
         return (
             *self._verdict(_distance(self.now) < _distance(self.before)),
             *self._outputs(True, False, "the outputs no longer drift too far"),
-            *(f"{one.layer} failed and passes" for one in self.newly_passing),
-            *(
-                f"{one.layer} fails and is less far off than before: {one.kind} error {moved(one)}"
-                for one in self.shrunk
-                if one.passed is False
+            *_together(
+                [one.layer for one in self.newly_passing],
+                "{} failed and passes",
+                "{} layers failed and pass: {}",
             ),
+            *self._nearer(),
             *(f"{todo.op} in {todo.layer} is mapped or gone" for todo in self.todos_done),
         )
 
     def to_json(self, indent: int | None = 2) -> str:
         return self.model_dump_json(indent=indent)
+
+    def _nearer(self) -> tuple[str, ...]:
+        """The layers that still fail, but are less far off."""
+        shrunk = {one.layer: one for one in self.shrunk if one.passed is False}
+        alone = "".join(f": {one.kind} error {moved(one)}" for one in shrunk.values())
+        return _together(
+            list(shrunk),
+            f"{{}} fails and is less far off than before{alone}",
+            "{} layers fail and are less far off than before: {}",
+        )
 
     def _verdict(self, applies: bool) -> tuple[str, ...]:
         return (f"the verdict was {self.before.status} and is {self.now.status}",) * applies
@@ -157,6 +167,13 @@ class Change(BaseModel):
 
     def _was(self, layer: str) -> str:
         return "is new" if layer in self.added else "passed"
+
+
+def _together(layers: list[str], one: str, several: str) -> tuple[str, ...]:
+    """A sentence on one layer, or one on several of which the same is true."""
+    if len(layers) < 2:
+        return tuple(one.replace("{}", layer, 1) for layer in layers)
+    return (several.replace("{}", str(len(layers)), 1).replace("{}", phrases.named(layers), 1),)
 
 
 def moved(one: Moved) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from rich.console import Console
@@ -15,7 +16,7 @@ from torchport.report.against import Change, Moved, RunSummary, moved
 from torchport.report.formats import FORMATS
 from torchport.report.markdown import code, left_out, plain, table
 
-ROWS = 12
+ROWS, BETTER = 12, 3
 NAMES = 20
 _STYLES = {"worse": "bold red", "better": "bold green", "same": "bold"}
 _VERDICTS = {True: "pass", False: "FAIL", None: ""}
@@ -47,28 +48,28 @@ def render(change: Change, console: Console) -> None:
     for label, fact in _facts(change):
         facts.add_row(Text(label, style="bold"), Text(fact, overflow="fold"))
     console.print(Padding(facts, (1, 0, 0, 0)))
-    for heading, errors in _errors(change):
-        _print_errors(heading, errors, console)
+    for heading, errors, rows in _errors(change):
+        _print_errors(heading, errors, rows, console)
 
 
-def _print_errors(heading: str, errors: tuple[Moved, ...], console: Console) -> None:
+def _print_errors(heading: str, errors: tuple[Moved, ...], rows: int, console: Console) -> None:
     grid = Table.grid(padding=(0, 2, 0, 0))
-    for error in errors[:ROWS]:
+    for error in errors[:rows]:
         verdict = Text(_VERDICTS[error.passed], style="green" if error.passed else "bold red")
         grid.add_row("", verdict, Text(error.layer, overflow="fold"), error.kind, moved(error))
     console.print(Padding(Text(heading, style="bold"), (1, 0, 0, 0)))
     console.print(grid)
-    if len(errors) > ROWS:
-        console.print(f"  and {len(errors) - ROWS} more, all of them in the JSON")
+    if len(errors) > rows:
+        console.print(f"  and {len(errors) - rows} more, all of them in the JSON")
 
 
 def markdown_of(change: Change) -> str:
     parts = [f"## {_SIGNS[change.status]} {change.status.upper()}: {plain(_headline(change))}"]
     parts.append("\n".join(f"- {plain(sentence)}" for sentence in _first(change.worse or change.better)))
     parts.append("\n".join(f"- **{label}**: {plain(fact)}" for label, fact in _facts(change)))
-    for heading, errors in _errors(change):
+    for heading, errors, most in _errors(change):
         rows = [
-            (_VERDICTS[error.passed], code(error.layer), error.kind, moved(error)) for error in errors[:ROWS]
+            (_VERDICTS[error.passed], code(error.layer), error.kind, moved(error)) for error in errors[:most]
         ]
         more = left_out(len(errors) - len(rows), "errors", "in the JSON")
         parts.append(table(f"### {heading}", ("", "Layer", "Error", "Before -> now"), rows, more))
@@ -116,12 +117,18 @@ def _seconds(side: RunSummary) -> str:
     return "not timed" if side.seconds is None else f"{side.seconds:.1f}"
 
 
-def _errors(change: Change) -> list[tuple[str, tuple[Moved, ...]]]:
+def _errors(change: Change) -> list[tuple[str, tuple[Moved, ...], int]]:
+    """The errors that have changed under their headings, and how many of them are shown: few of those that shrank."""
+    shrunk = sorted(change.shrunk, key=_shrinkage, reverse=True)
     found = (
-        (f"Errors that grew by more than a factor of {change.factor:g}", change.grown),
-        (f"Errors that shrank by more than a factor of {change.factor:g}", change.shrunk),
+        (f"Errors that grew by more than a factor of {change.factor:g}", change.grown, ROWS),
+        (f"Errors that shrank by more than a factor of {change.factor:g}, the most first", shrunk, BETTER),
     )
-    return [(heading, errors) for heading, errors in found if errors]
+    return [(heading, tuple(errors), rows) for heading, errors, rows in found if errors]
+
+
+def _shrinkage(error: Moved) -> float:
+    return math.inf if error.now == 0 else error.before / error.now
 
 
 def _first(sentences: tuple[str, ...]) -> list[str]:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchport.diff.result import ComparedSet, Difference, Entry
+from torchport.parity.percent import percent
 from torchport.report.escaping import escaped
 
 WORST, NAMES = 10, 10
@@ -92,9 +93,9 @@ def _name(entry: Entry) -> str:
 
 def _numbers(entry: Entry) -> tuple[str, str, str, str]:
     if entry.incomparable is not None:
-        return "-", "-", "-", "100 %"
+        return "-", "-", "-", percent(1.0)
     errors = _number(entry.max_abs), _number(entry.rmse)
-    return *errors, f"{entry.cosine:.7g}", f"{entry.mismatch_pct:.3g} %"
+    return *errors, f"{entry.cosine:.7g}", percent(entry.mismatch_pct / 100)
 
 
 def _error(entry: Entry) -> str:

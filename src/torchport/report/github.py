@@ -12,6 +12,7 @@ from pathlib import Path
 from torchport.errors import DiskError
 from torchport.report import markdown, phrases
 from torchport.report.places import Place, place_of_culprit, place_of_layer
+from torchport.runs.findings import Finding, findings
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 
@@ -54,18 +55,27 @@ def _culprit(report: Report) -> list[Annotation]:
 
 
 def _victims(report: Report) -> list[Annotation]:
-    """The other layers whose own error is out of bounds."""
+    """The other layers whose own error is out of bounds: one annotation for those that fail in the same way.
+
+    Those that fail as the culprit does are told of with it.
+    """
     culprit = None if report.first_divergence is None else report.first_divergence.layer
     return [
         (
             "warning",
-            place_of_layer(report, layer.name, layer.source),
-            f"{report.model}: {layer.name} diverges too",
-            layer.reason or phrases.error(layer.own),
+            place_of_layer(report, found.layer.name, found.layer.source),
+            f"{report.model}: {found.layer.name} diverges too",
+            _why(found),
         )
-        for layer in report.layers
-        if not layer.passed and layer.name != culprit
+        for found in findings(report)
+        if found.layer.name != culprit
     ]
+
+
+def _why(found: Finding) -> str:
+    reason = found.layer.reason or phrases.error(found.layer.own)
+    others = phrases.named([layer.name for layer in found.others])
+    return f"{reason}\nalso in: {others}" if others else reason
 
 
 def _todos(report: Report) -> list[Annotation]:

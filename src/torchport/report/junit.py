@@ -70,7 +70,7 @@ def _layer(suite: Element, report: Report, layer: Layer) -> None:
     if not layer.passed:
         failure = SubElement(case, "failure", type="diverges", message=_xml(layer.reason or "diverges"))
         failure.text = _xml(
-            f"own error: {phrases.error(layer.own)}\nchained: {phrases.error(layer.chained)}\n"
+            f"alone: {phrases.error(layer.own)}\nchained: {phrases.error(layer.chained)}\n"
             f"source: {place or 'unknown'}"
         )
     elif not phrases.is_judged(layer):

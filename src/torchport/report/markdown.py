@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 
 from torchport.report import phrases
+from torchport.report.places import shown
+from torchport.runs.findings import findings
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 
@@ -26,6 +28,7 @@ def render(run: Run) -> str:
     report = run.report
     parts = [
         f"## {_SIGNS.get(report.status, '⚠️')} {phrases.WORDS[report.status]}: {plain(phrases.headline(report))}",
+        plain(phrases.measure(report) or ""),
         _outputs(report),
         "\n".join(f"> Note: {plain(note)}" for note in report.notes),
         _culprit(report),
@@ -34,6 +37,7 @@ def render(run: Run) -> str:
         _control_flow(report),
         _todos(report),
         f"Took {plain(seconds)}" if (seconds := phrases.seconds(report)) else "",
+        "; ".join(plain(fact) for _, fact in phrases.cost(report)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -67,49 +71,53 @@ def _edits(report: Report) -> str:
 def diff(hunks: Sequence[str]) -> str:
     """Hunks of a unified diff as a block of code, as many whole lines as fit."""
     lines = [line for hunk in hunks for line in hunk.splitlines()]
-    shown: list[str] = []
+    kept: list[str] = []
     room = EDITED
     for line in lines:
         room -= len(line) + 1
         if room < 0:
             break
-        shown.append(line)
-    text = "\n".join(shown)
+        kept.append(line)
+    text = "\n".join(kept)
     fence = _fence(text, least=3)
-    more = left_out(len(lines) - len(shown), "lines")
+    more = left_out(len(lines) - len(kept), "lines")
     return "\n\n".join([f"{fence}diff\n{text}\n{fence}", *([more] if more else [])])
 
 
 def _worst_layers(report: Report) -> str:
     judged = [layer for layer in report.layers if phrases.is_judged(layer)]
-    worst = report.worst_layers(LAYERS)
+    worst = phrases.worst(report, LAYERS)
     rows = [
         (
             phrases.verdict(layer),
-            code(layer.name),
+            code(name),
             plain(layer.type.rpartition(".")[2]),
-            phrases.largest(layer.own),
+            phrases.own_error(layer.own),
             phrases.share_of_limit(layer.own),
             phrases.largest(layer.chained),
             "" if layer.own is None else f"{layer.own.cosine:.7g}",
         )
-        for layer in worst
+        for layer, name in worst
     ]
-    heading = "### Worst layers" if worst and not worst[0].passed else "### Nearest to the limit"
+    left = len(judged) - len(rows) - sum(len(one.others) for one in findings(report))
+    heading = "### Worst layers" if worst and not worst[0][0].passed else "### Nearest to the limit"
     headings = ("", "Layer", "Type", "Own error", "of limit", "Chained", "Cosine")
-    return table(heading, headings, rows, left_out(len(judged) - len(rows), "layers"), right=3)
+    return table(heading, headings, rows, left_out(left, "layers"), right=3)
 
 
 def _control_flow(report: Report) -> str:
-    shown = report.control_flow[:LAYERS]
-    rows = [(code(flow.layer), plain(flow.type), plain(flow.text), code(flow.source or "")) for flow in shown]
+    flows = report.control_flow[:LAYERS]
+    rows = [
+        (code(flow.layer), plain(flow.type), plain(flow.text), code(shown(flow.source) or ""))
+        for flow in flows
+    ]
     more = left_out(len(report.control_flow) - len(rows), "layers")
     return table("### Control flow", ("Layer", "Type", "Bodies", "Source"), rows, more)
 
 
 def _todos(report: Report) -> str:
     rows = [
-        (code(todo.op), code(todo.layer), code(todo.source or ""), plain(todo.reason))
+        (code(todo.op), code(todo.layer), code(shown(todo.source) or ""), plain(todo.reason))
         for todo in report.todos[:TODOS]
     ]
     headings = ("Operation", "Layer", "Source", "Why")

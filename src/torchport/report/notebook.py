@@ -4,6 +4,8 @@ from html import escape
 
 from torchport.parity.result import Divergence
 from torchport.report import phrases
+from torchport.report.places import shown
+from torchport.runs.findings import line_of_fault
 from torchport.runs.report import Report
 
 WORST = 10
@@ -40,7 +42,8 @@ def _verdict(report: Report) -> str:
     sign, colour = _SIGNS.get(report.status, _OTHER)
     badge = f'<span class="badge" style="background: {colour}">{sign} {phrases.WORDS[report.status]}</span>'
     outputs = "" if report.outputs is None else f"<p>Outputs: {escape(phrases.outputs(report.outputs))}</p>"
-    return f'<p class="verdict">{badge}{escape(phrases.headline(report))}</p>{outputs}'
+    measured = "" if (said := phrases.measure(report)) is None else f"<p>{escape(said)}</p>"
+    return f'<p class="verdict">{badge}{escape(phrases.headline(report))}</p>{measured}{outputs}'
 
 
 def _culprit(divergence: Divergence) -> str:
@@ -51,7 +54,7 @@ def _culprit(divergence: Divergence) -> str:
     ]
     if operation is not None:
         lines.append(f"Operation: <b>{escape(operation.op)}</b> ({escape(operation.node)})")
-    source = operation.source if operation is not None and operation.source else divergence.source
+    source = shown(line_of_fault(divergence))
     if source:
         lines.append(f"at {escape(source)}")
     text = "".join(f"<p>{line}</p>" for line in lines)
@@ -59,26 +62,23 @@ def _culprit(divergence: Divergence) -> str:
 
 
 def _suggestions(divergence: Divergence) -> str:
-    items = "".join(
-        f"<li>{escape(one.text)} (explains {100 * one.explains:.4g} % of the error)</li>"
-        for one in divergence.suggestions
-    )
+    items = "".join(f"<li>{escape(phrases.suggestion(one))}</li>" for one in divergence.suggestions)
     return f"<p>What would explain it:</p><ol>{items}</ol>" if items else ""
 
 
 def _table(report: Report) -> str:
-    worst = report.worst_layers(WORST)
+    worst = phrases.worst(report, WORST)
     if not worst:
         return ""
     headings = ("", "Layer", "Type", "Own error", "of limit", "Chained")
     head = "".join(f"<th{_class(place)}>{heading}</th>" for place, heading in enumerate(headings))
     rows = []
-    for layer in worst:
+    for layer, name in worst:
         cells = (
             f"{'✓' if layer.passed else '✕'} {phrases.verdict(layer)}",
-            layer.name,
+            name,
             layer.type.rpartition(".")[2],
-            phrases.largest(layer.own),
+            phrases.own_error(layer.own),
             phrases.share_of_limit(layer.own),
             phrases.largest(layer.chained),
         )

@@ -1,47 +1,69 @@
 """The sentences and numbers that every renderer of a report shows in the same words."""
 
 import math
-from decimal import ROUND_FLOOR, Decimal
+from collections.abc import Sequence
 
 from torchport.arithmetic.classes import find_arithmetic
+from torchport.parity.percent import percent
 from torchport.parity.result import Divergence, Layer, Measured, Operation, Suggestion
+from torchport.report.places import shown
+from torchport.runs.findings import cause, findings, line_of_fault
 from torchport.runs.report import Report
 
 WORDS = {"pass": "PASS", "fail": "FAIL", "unsupported": "UNSUPPORTED", "error": "ERROR"}
 
 
-def headline(report: Report) -> str:
-    """The verdict in one line: how many layers agree, by which rule."""
-    ported = f"{report.model} to {report.target}"
+def headline(report: Report, *, with_rule: bool = True) -> str:
+    """The verdict in one line: the cause of a failure if it is known, or else how many layers agree, by which rule."""
+    ported, known, culprit = f"{report.model} to {report.target}", cause(report), report.first_divergence
+    if known is None or culprit is None:
+        return f"{ported}: {_counted(report, with_rule)}"
+    at = shown(line_of_fault(culprit))
+    return f"{ported}: {known}{f', {at}' if at else ''}"
+
+
+def measure(report: Report, *, with_rule: bool = True) -> str | None:
+    """What comes below a headline that says the cause: how many layers diverge; None if the headline says that."""
+    return None if cause(report) is None else _counted(report, with_rule)
+
+
+def _counted(report: Report, with_rule: bool) -> str:
+    """How many layers agree, by which rule."""
     judged = [layer for layer in report.layers if is_judged(layer)]
     failed = [layer for layer in judged if not layer.passed]
-    rule = f" ({report.rule})" if report.rule else ""
+    rule = f" ({report.rule})" if report.rule and with_rule else ""
     if report.status == "pass":
         agree = "the 1 layer agrees" if len(judged) == 1 else f"all {len(judged)} layers agree"
         but = "" if report.random is None else ", but for what is random"
-        return f"{ported}: {agree} with PyTorch{but}{rule}"
+        return f"{agree} with PyTorch{but}{rule}"
     if report.status == "unsupported":
-        return f"{ported}: {_operations(len(report.todos))} nothing maps"
+        return f"{_operations(len(report.todos))} nothing maps"
     if report.unproven:
         nan = "the 1 layer is" if len(judged) == 1 else f"{len(failed)} of {len(judged)} layers are"
-        return f"{ported}: nothing is proven: {nan} NaN everywhere, in the original too{rule}"
+        return f"nothing is proven: {nan} NaN everywhere, in the original too{rule}"
     if failed:
-        diverge = (
-            "the 1 layer diverges" if len(judged) == 1 else f"{len(failed)} of {len(judged)} layers diverge"
-        )
-        return f"{ported}: {diverge}{rule}"
+        return f"{_diverging(report, len(failed), len(judged))}{rule}"
     if report.status == "error" and report.stopped is not None:
-        return f"{ported}: {' '.join(report.stopped.split())}"
+        return " ".join(report.stopped.split())
     if report.first_divergence is not None and report.first_divergence.kind == "returned":
         behind = report.first_divergence.layer
-        return f"{ported}: every layer agrees, but the program gives something else than {behind}{rule}"
+        return f"every layer agrees, but the program gives something else than {behind}{rule}"
     if report.first_divergence is not None:
-        return f"{ported}: every layer agrees, but the outputs drift too far{rule}"
+        return f"every layer agrees, but the outputs drift too far{rule}"
     if report.todos:
-        return f"{ported}: {_operations(len(report.todos))} nothing maps"
+        return f"{_operations(len(report.todos))} nothing maps"
     if report.is_all_random:
-        return f"{ported}: every output depends on random numbers, so nothing is proven"
-    return f"{ported}: nothing was compared, so nothing is proven"
+        return "every output depends on random numbers, so nothing is proven"
+    return "nothing was compared, so nothing is proven"
+
+
+def _diverging(report: Report, failed: int, judged: int) -> str:
+    """How many layers diverge, and in how many ways if that is fewer."""
+    if judged == 1:
+        return "the 1 layer diverges"
+    ways = len(findings(report))
+    alike = "" if ways == failed else ", all in the same way" if ways == 1 else f", in {ways} ways"
+    return f"{failed} of {judged} layers diverge{alike}"
 
 
 def culprit(divergence: Divergence) -> str:
@@ -55,23 +77,38 @@ def facts(report: Report) -> list[tuple[str, str]]:
     if divergence is None:
         return []
     chained = next((one.chained for one in report.layers if one.name == divergence.layer), None)
-    known = [("what", culprit(divergence))]
+    known = [("what", culprit(divergence)), *(("also in", places) for places in [also_in(report)] if places)]
     if report.stopped is not None:
         known.append(("stopped", " ".join(report.stopped.split())))
     if divergence.kind == "returned":
         known.append(("where", behind(divergence)))
         chained = None if report.program is None else report.program.chained
     if divergence.kind in ("own", "returned"):
-        known.append(("own error", error(divergence.metrics)))
-    known += [("chained", error(chained)), ("source", divergence.source or "unknown")]
+        known.append(("alone", error(divergence.metrics)))
+    known += [("chained", error(chained)), ("source", shown(divergence.source) or "unknown")]
     if divergence.operation is not None:
         known.append(("operation", _operation(divergence.operation, divergence.reason)))
     if (computes := _arithmetic(report, divergence)) is not None:
         known.append(("computes", computes))
     known += [("suggest", suggestion(one)) for one in divergence.suggestions]
     if divergence.snippet is not None:
-        known.append(("snippet", divergence.snippet))
+        known.append(("snippet", shown(divergence.snippet) or divergence.snippet))
     return known
+
+
+def also_in(report: Report) -> str:
+    """The other layers of the culprit's class that go wrong at the same value; empty if there are none."""
+    found = findings(report)
+    culprit = report.first_divergence
+    if culprit is None or not found or found[0].layer.name != culprit.layer:
+        return ""
+    return named([layer.name for layer in found[0].others])
+
+
+def named(names: Sequence[str], most: int = 4) -> str:
+    """The first names of a list, and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def behind(divergence: Divergence) -> str:
@@ -87,7 +124,8 @@ def _arithmetic(report: Report, divergence: Divergence) -> str | None:
 
 def _operation(found: Operation, said: str) -> str:
     """The operation at which the culprit first goes wrong, its line and, if that is not yet said, the reason."""
-    place = f" at {found.source}" if found.source else ""
+    at = shown(found.source)
+    place = f" at {at}" if at else ""
     reason = "" if found.reason == said else f": {found.reason}"
     return f"{found.op}{place}{reason}"
 
@@ -96,15 +134,9 @@ def suggestion(hypothesis: Suggestion) -> str:
     return f"{hypothesis.text} (explains {percent(hypothesis.explains)} of the error)"
 
 
-def percent(share: float) -> str:
-    """A share in percent, floored to a tenth, so that 100 % is always all of it."""
-    tenths = Decimal(str(share)).quantize(Decimal("0.001"), ROUND_FLOOR)
-    return f"{tenths * 100:.1f} %"
-
-
 def outputs(measured: Measured) -> str:
     """The error of the outputs, which users will see, and whether it is too large."""
-    if measured.passed or measured.incomparable is not None:
+    if measured.passed or measured.incomparable is not None or math.isnan(measured.max_abs):
         return error(measured)
     return f"{error(measured)} ({measured.reason})"
 
@@ -115,8 +147,19 @@ def error(measured: Measured | None) -> str:
         return "no value"
     if measured.incomparable is not None:
         return measured.incomparable
+    beside = _not_finite(measured)
+    where = f"NaN or Inf on one side only at {beside} of {measured.numel} places" if beside else ""
+    if math.isnan(measured.max_abs):
+        return where or "no element is finite in both"
     at = "" if measured.worst_index is None else f" at {list(measured.worst_index)}"
-    return f"max {number(measured.max_abs)}{at}, rms {number(measured.rmse)}, cosine {measured.cosine:.7g}"
+    largest = f"max {number(measured.max_abs)}{at}"
+    finite = f"{largest}, rms {number(measured.rmse)}, cosine {measured.cosine:.7g}"
+    return f"{where}, elsewhere {finite}" if where else finite
+
+
+def _not_finite(measured: Measured) -> int:
+    """The number of elements that are NaN or infinite on one side only."""
+    return measured.nan_mismatches + measured.inf_mismatches
 
 
 def share_of_limit(measured: Measured | None) -> str:
@@ -130,9 +173,48 @@ def share_of_limit(measured: Measured | None) -> str:
 
 
 def largest(measured: Measured | None) -> str:
+    """The largest error against what PyTorch computed."""
     if measured is None:
         return "none"
     return "-" if measured.incomparable is not None else number(measured.max_abs)
+
+
+def worst(report: Report, most: int) -> list[tuple[Layer, str]]:
+    """The rows of a table of the worst layers, each with its name: layers that fail alike are one row."""
+    found = {finding.layer.name: finding.others for finding in findings(report)}
+    alike = {layer.name for others in found.values() for layer in others}
+    rows = [layer for layer in report.worst_layers(len(report.layers)) if layer.name not in alike]
+    return [(layer, f"{layer.name}{_and(found.get(layer.name, ()))}") for layer in rows[:most]]
+
+
+def _and(others: Sequence[Layer]) -> str:
+    return f" (and {len(others)} alike)" if others else ""
+
+
+def own_error(measured: Measured | None) -> str:
+    """The distance that the rule judges, of which `share_of_limit` is the share."""
+    if measured is not None and _not_finite(measured):
+        return "NaN"
+    if measured is None or measured.incomparable is not None or measured.judged is None:
+        return largest(measured)
+    return number(measured.judged)
+
+
+def limit(measured: Measured | None) -> str:
+    """The largest own error that passes; empty if no number says so."""
+    if measured is None or measured.judged is None or not measured.ratio or not math.isfinite(measured.ratio):
+        return ""
+    return number(measured.judged / measured.ratio)
+
+
+def allowed_error(layer: Layer) -> float | None:
+    """What an element of a layer may be off, in its picture; None if no number says so."""
+    own, picture = layer.own, layer.picture
+    if picture is not None and picture.allowed is not None:
+        return picture.allowed
+    if own is None or not own.ratio or not math.isfinite(own.ratio) or not own.max_abs > 0:
+        return None
+    return own.max_abs / own.ratio
 
 
 def is_judged(layer: Layer) -> bool:
@@ -145,7 +227,7 @@ def verdict(layer: Layer) -> str:
 
 
 def number(value: float) -> str:
-    return f"{value:.2g}"
+    return "NaN" if math.isnan(value) else f"{value:.2g}"
 
 
 def seconds(report: Report) -> str:
@@ -154,6 +236,26 @@ def seconds(report: Report) -> str:
         return ""
     parts = ", ".join(f"{name} {taken:.1f}" for name, taken in report.seconds.items())
     return f"{sum(report.seconds.values()):.1f} s ({parts})"
+
+
+def cost(report: Report) -> list[tuple[str, str]]:
+    """What a run takes, of the port and of PyTorch, with labels; empty if it was not measured."""
+    if report.cost is None:
+        return []
+    port, original = report.cost.port, report.cost.original
+    threads = "1 thread" if port.threads == 1 else f"{port.threads} threads"
+    beside = "" if original is None else f", PyTorch {_milliseconds(original.seconds)}"
+    each = " each" if original is not None and original.threads == port.threads else ""
+    known = [("speed", f"port {_milliseconds(port.seconds)}{beside} a run ({threads}{each}; indicative)")]
+    if port.bytes is not None:
+        other = None if original is None else original.bytes
+        process = "" if other is None else f", the Python process {other / 1e6:.0f} MB"
+        known.append(("memory", f"port {port.bytes / 1e6:.0f} MB at most{process}"))
+    return known
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.2g} ms" if seconds < 0.0995 else f"{1000 * seconds:.0f} ms"
 
 
 def _operations(number: int) -> str:

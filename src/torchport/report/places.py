@@ -7,10 +7,13 @@ current directory.
 from __future__ import annotations
 
 import os
+import sysconfig
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
+from torchport.capture.source import is_of_python
 from torchport.runs.report import Report
 
 _INSTALLED = ("site-packages", "dist-packages")
@@ -44,6 +47,25 @@ def place_of(source: str | None) -> Place | None:
         if (below := _below(path, root)) is not None:
             return Place(below, number, True)
     return Place(str(path), number, False)
+
+
+def shown(source: str | None) -> str | None:
+    """A place as a person reads it: from the working directory on, or from the installed package on."""
+    return _shown(source, tuple(_roots())) if source else None
+
+
+@lru_cache(maxsize=4096)
+def _shown(source: str, roots: tuple[Path, ...]) -> str:
+    """`roots` are those of `place_of`; layers by the thousand come from few lines, and links are slow to follow."""
+    place = place_of(source)
+    assert place is not None
+    parts = Path(place.file).parts
+    installed = max((at for at, part in enumerate(parts) if part in _INSTALLED), default=None)
+    if installed is not None and installed + 1 < len(parts):
+        place = replace(place, file="/".join(parts[installed + 1 :]))
+    elif not place.is_below_root and is_of_python(place.file):
+        place = replace(place, file=Path(place.file).relative_to(sysconfig.get_path("stdlib")).as_posix())
+    return str(place)
 
 
 def place_of_layer(report: Report, name: str, source: str | None) -> Place | None:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from torchport.report import phrases
 from torchport.report.escaping import escaped
+from torchport.report.places import shown
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 
@@ -56,6 +57,8 @@ def _verdict(report: Report, console: Console) -> None:
     table = Table.grid(padding=(0, 2, 0, 0))
     word = Text(phrases.WORDS[report.status], style=style)
     table.add_row(word, Text(phrases.headline(report), style="bold"))
+    if (measured := phrases.measure(report)) is not None:
+        table.add_row("", Text(measured))
     if report.outputs is not None:
         table.add_row("", Text(f"Outputs: {phrases.outputs(report.outputs)}"))
     for note in report.notes:
@@ -88,27 +91,28 @@ def _edits(report: Report, console: Console) -> None:
 
 
 def _worst_layers(report: Report, console: Console) -> None:
-    worst = report.worst_layers(WORST)
+    worst = phrases.worst(report, WORST)
     if not worst:
         return
-    title = "Nearest to the limit" if worst[0].passed else "Worst layers"
-    with_type = console.width >= ROOM_FOR_TYPE
+    title = "Nearest to the limit" if worst[0][0].passed else "Worst layers"
+    is_wide = console.width >= ROOM_FOR_TYPE
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("", no_wrap=True)
     table.add_column(title, overflow="fold")
-    for heading in ("Own error", "of limit", "Chained"):
+    for heading in ("Own error", *(["Limit"] if is_wide else []), "of limit", "Chained"):
         table.add_column(heading, justify="right", no_wrap=True)
-    if with_type:
+    if is_wide:
         table.add_column("Type", no_wrap=True, max_width=24)
-    for layer in worst:
+    for layer, name in worst:
         cells = [
             Text(phrases.verdict(layer), style="green" if layer.passed else "bold red"),
-            Text(escaped(layer.name)),
-            Text(phrases.largest(layer.own)),
+            Text(escaped(name)),
+            Text(phrases.own_error(layer.own)),
+            *([Text(phrases.limit(layer.own))] if is_wide else []),
             Text(phrases.share_of_limit(layer.own)),
             Text(phrases.largest(layer.chained)),
         ]
-        table.add_row(*cells, *([Text(layer.type.rpartition(".")[2])] if with_type else []))
+        table.add_row(*cells, *([Text(layer.type.rpartition(".")[2])] if is_wide else []))
     console.print(Padding(table, (1, 0, 1, 0)))
 
 
@@ -128,7 +132,7 @@ def _todos(report: Report, console: Console) -> None:
     console.print(Text(f"{len(report.todos)} to do", style="bold yellow"))
     table = Table.grid(padding=(0, 2, 0, 0))
     for todo in report.todos[:TODOS]:
-        place = ", ".join(part for part in (todo.layer, todo.source) if part)
+        place = ", ".join(part for part in (todo.layer, shown(todo.source)) if part)
         table.add_row(Text(f"  {todo.op}"), Text(f"{todo.reason} ({place})"))
     console.print(table)
     if len(report.todos) > TODOS:
@@ -138,12 +142,13 @@ def _todos(report: Report, console: Console) -> None:
 
 def _files(report: Report, console: Console, folder: Path | None) -> None:
     table = Table.grid(padding=(0, 2, 0, 0))
-    places = list(report.files.items())
+    places = [(name, shown(place) or place) for name, place in report.files.items()]
     if report.report is not None:
-        places.append(("report", report.report))
+        places.append(("report", shown(report.report) or report.report))
         folder = folder or Path(report.report).parent
     if seconds := phrases.seconds(report):
         places.append(("took", seconds))
+    places += phrases.cost(report)
     if folder is not None:
         places += [("" if row else "next", command) for row, command in enumerate(_next(report, folder))]
     for name, place in places:
@@ -157,6 +162,6 @@ def _next(report: Report, folder: Path) -> list[str]:
     """The commands that show more of what went wrong."""
     if report.passed:
         return []
-    place = shlex.quote(str(folder))
+    place = shlex.quote(shown(str(folder)) or str(folder))
     commands = [f"torchport report {place} --format html", f"torchport tui {place}"]
     return [*commands, f"torchport minify {place}"] if report.first_divergence else commands

@@ -18,10 +18,20 @@ from torchport.parity.drawn import RandomSummary
 from torchport.parity.result import Divergence, Layer, Measured, Parity, Program
 from torchport.parity.rulebook import NOISE_FLOOR
 from torchport.runs.control_flow import ControlFlowSummary
-from torchport.targets.base import Todo
+from torchport.targets.base import Timing, Todo
 
 NOTHING = "nothing is proven"
 Status = Literal["pass", "fail", "unsupported", "error"]
+
+
+class Cost(BaseModel):
+    """What a run of the port and of the original takes, with as many threads, where the report was made."""
+
+    model_config = ConfigDict(frozen=True)
+
+    port: Timing
+    original: Timing | None = None
+    """None if the original was not at hand, or could not be run once more."""
 
 
 class Report(BaseModel):
@@ -53,6 +63,8 @@ class Report(BaseModel):
     """What is true of the port beside the verdict, and a user should know."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """What each step took; a step that was not taken has no entry."""
+    cost: Cost | None = None
+    """None if it was not measured. It is indicative, and no part of the verdict."""
     report: str | None = None
     """The path of the report that was written, if one was."""
     files: dict[str, str] = Field(default_factory=dict)
@@ -194,6 +206,12 @@ def _status(parity: Parity, todos: tuple[Todo, ...]) -> Status:
     return "error" if parity.unproven and parity.first_divergence is None and not todos else "fail"
 
 
+def _is_wrong_by_itself(program: Program) -> bool:
+    """Whether what is done behind the model is wrong on what the model should have given."""
+    is_fault = program.own is None or program.own.passed is False
+    return is_fault and not program.passed and not program.is_nan_everywhere
+
+
 def _notes(parity: Parity) -> tuple[str, ...]:
     notes = []
     if names := parity.unproven:
@@ -209,8 +227,7 @@ def _notes(parity: Parity) -> tuple[str, ...]:
             f"eager PyTorch itself loses more than half of the digits in {_some(names)}: there a pass proves little"
         )
     program, culprit = parity.program, parity.first_divergence
-    wrong = program is not None and not program.passed and not program.is_nan_everywhere
-    if program is not None and wrong and (culprit is None or culprit.kind == "own"):
+    if program is not None and _is_wrong_by_itself(program) and (culprit is None or culprit.kind == "own"):
         at = "" if program.source is None else f" ({program.source})"
         notes.append(f"what is done behind the model{at} is wrong, too: {program.reason}")
     return tuple(notes)

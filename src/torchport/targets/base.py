@@ -103,6 +103,8 @@ class SourceMap:
     """Name of a unit → the lines that are its own."""
     unit_of: dict[str, str]
     """Key of a module of the graph → its unit; a module that is only a part of another's unit has none."""
+    edited: tuple[int, ...] = ()
+    """The lines that are not as they were generated."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,28 @@ class RunsInBlocks(Protocol):
 
     def multiplies_blocks(self, graph: Graph, weight: str) -> bool:
         """Whether a weight stays in blocks when it is used; one that does not is made floats when it is loaded."""
+        ...
+
+
+class Timing(BaseModel):
+    """What a run of a model takes where it was measured: indicative, since a machine has other work, too."""
+
+    model_config = ConfigDict(frozen=True)
+
+    seconds: float
+    """Of a typical run, or the best."""
+    runs: int
+    threads: int
+    bytes: int | None = None
+    """The memory of the process: the most that the port's has had, and what that of PyTorch has after its runs."""
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """An artifact that can say what a run of it takes."""
+
+    def timed(self, golden: Path, threads: int, budget: float) -> Timing | None:
+        """Runs on the inputs of a golden trace for some seconds, unwatched; None if that cannot be done."""
         ...
 
 

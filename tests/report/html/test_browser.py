@@ -47,8 +47,8 @@ def tab(open_page: Opener, html: str) -> Tab:
 
 def test_page_draws_without_network_or_complaint(tab: Tab) -> None:
     symbols = tab.page.locator("#chart svg .mark-symbol.role-mark path")
-    assert symbols.count() >= 3 * 95
-    assert tab.page.locator("#chart svg .mark-line path").count() == 2
+    assert symbols.count() >= 2 * 95
+    assert tab.page.locator("#chart svg .mark-line path").count() == 1
     assert tab.page.locator("#graph .box").count() > 3
     assert tab.requests == [tab.url]
     assert tab.complaints == []
@@ -88,13 +88,15 @@ def test_what_is_folded_has_no_elements(tab: Tab) -> None:
     before = tab.page.locator("#tree [role=treeitem]").count()
     assert before < 50
     row(tab, "blocks.3").locator(".twisty").click()
-    assert tab.page.locator("#tree [role=treeitem]").count() == before + 4
+    assert tab.page.locator("#tree [role=treeitem]").count() == before + 3
     row(tab, "blocks.3").locator(".twisty").click()
     assert tab.page.locator("#tree [role=treeitem]").count() == before
 
 
 def test_tree_unfolds_to_the_operations_of_a_module(tab: Tab) -> None:
     row(tab, "blocks.3").locator(".twisty").click()
+    assert row(tab, "add_1").count() == 0, "raw operations are folded away until they are asked for"
+    row(tab, "2 operations of its own").first.click()
     row(tab, "add_1").first.click()
     assert "aten.add.Tensor(mlp, add)" in tab.page.locator("#detail .operation").inner_text()
     assert tab.page.url.endswith("#layer=blocks.3&node=add_1")
@@ -256,8 +258,42 @@ def test_a_layer_has_its_numbers_heatmap_and_histograms(tab: Tab, run: Run) -> N
     assert tab.page.locator(".histogram .candidate").count() == 1
 
 
+def test_one_error_is_drawn_at_a_time_and_blocks_are_named_on_the_axis(tab: Tab) -> None:
+    words = " ".join(tab.page.locator("#chart svg text").all_text_contents())
+    assert "mean squared error" in words and "1 − cosine" not in words
+    assert "blocks.0" in words and "blocks.5" in words
+    drawn = tab.page.locator("#chart").get_attribute("data-drawn")
+    tab.page.get_by_label("1 − cosine").check()
+    expect(tab.page.locator("#chart")).not_to_have_attribute("data-drawn", drawn or "")
+    words = " ".join(tab.page.locator("#chart svg text").all_text_contents())
+    assert "1 − cosine" in words and "mean squared error" not in words
+
+
+def test_edges_carry_shapes_and_no_box_says_its_name_twice(open_page: Opener, html: str) -> None:
+    tab = open_page(html, "#layer=blocks.6")
+    assert tab.page.locator("#graph .shape").all_text_contents().count("[4, 16, 64]") >= 3
+    for op in tab.page.locator("#graph .box.op").all():
+        name, *label = op.locator("> text").all_text_contents()
+        assert not label or label[0].split(".")[0] != name.rpartition("_")[0]
+
+
+def test_a_pass_looks_calm(open_page: Opener, html: str) -> None:
+    tab = open_page(html, "#layer=blocks.3.mlp.fc1")
+    assert tab.page.locator(".heatmap :is(.level-4, .level-5, .level-6)").count() == 0
+    assert tab.page.locator(".heatmap .cell rect[class^=level-]").count() > 30
+    tab = open_page(html, f"#layer={CULPRIT}")
+    assert tab.page.locator(".heatmap :is(.level-4, .level-5, .level-6)").count() > 30
+
+
+def test_the_rule_is_said_once_and_explained_in_the_page(tab: Tab) -> None:
+    assert tab.page.locator(".verdict").inner_text().count("noise floor x 4") == 1
+    assert "noise floor x 4" not in tab.page.locator("#culprit").inner_text()
+    tab.page.get_by_role("link", name="noise floor x 4").click()
+    expect(tab.page.locator("#how")).to_be_in_viewport()
+
+
 def test_python_and_rust_stand_beside_each_other(open_page: Opener, html: str) -> None:
-    tab = open_page(html, "#layer=blocks.6.mlp")
+    tab = open_page(html, "#layer=blocks.6.mlp", viewport={"width": 1600, "height": 900})
     source = tab.page.locator("#source")
     assert "called at" in source.inner_text() and "bench_html.py" in source.inner_text()
     assert "impl Module for Mlp" in source.inner_text()
@@ -298,7 +334,7 @@ def test_print_has_verdict_culprit_chart_and_worst_layers_and_no_tools(tab: Tab)
         expect(tab.page.locator(hidden)).to_be_hidden()
 
 
-@pytest.mark.parametrize("width", [1280, 800])
+@pytest.mark.parametrize("width", [1280, 800, 480, 360])
 def test_page_is_not_wider_than_the_window(open_page: Opener, html: str, width: int) -> None:
     tab = open_page(html, viewport={"width": width, "height": 900})
     tab.wait_for_chart()

@@ -18,10 +18,12 @@ from torchport.capture.graph import Graph, Input, Module, Ref, Sym, TensorMeta
 from torchport.capture.plan import make_plan
 from torchport.errors import UsageError
 from torchport.pages import as_script
+from torchport.parity.picture import draw
 from torchport.parity.result import Layer, Operation, Suggestion
-from torchport.report.html import chart, columns, drawing, render, sources
+from torchport.report.html import chart, columns, drawing, every, render, sources
 from torchport.report.html.page import link
 from torchport.runs.run import Run
+from torchport.trace.writing import write_tensors
 
 from ..sample import failing, layer, passing, unsupported
 
@@ -159,6 +161,61 @@ def test_a_forward_is_shown_whole(tmp_path: Path) -> None:
     assert kept["forwards"] == {f"{file}:2": [2, 4]}
 
 
+def with_traces(folder: Path, golden: torch.Tensor, candidate: torch.Tensor) -> Run:
+    """A failing run whose culprit, `head`, has these values in the traces."""
+    report = failing(0.5)
+    head = report.layers[1]
+    assert head.own is not None
+    picture = draw(golden, candidate, 1.0, 0.1)
+    layers = (report.layers[0], head.model_copy(update={"picture": picture}), *report.layers[2:])
+    run = Run.of(report.model_copy(update={"layers": layers}), folder)
+    for file, value in ((run.files.captured("trace"), golden), (run.files.record("lockstep"), candidate)):
+        file.parent.mkdir(parents=True)
+        write_tensors(file, {head.own.key: value}, {"schema": "1"})
+    return run
+
+
+def test_every_element_that_fails_is_in_the_page_as_a_share_of_what_is_allowed(tmp_path: Path) -> None:
+    candidate = torch.zeros(2, 3, 4)
+    candidate[0, 1:], candidate[1, 2, 3] = 0.2, torch.nan
+    (matrix,) = every.elements(with_traces(tmp_path, torch.zeros(2, 3, 4), candidate), None).values()
+    assert (matrix["down"], matrix["across"], matrix["step"]) == (6, 4, (1, 1))
+    assert matrix["axes"] == ["axis 0", "axis 1", "axis 2"]
+    levels = np.frombuffer(base64.b64decode(matrix["shares"]), np.uint8).reshape(6, 4)
+    assert (levels[0] == every.EXACT).all() and (levels[3:5] == every.EXACT).all()
+    assert levels[5, 3] == every.NOT_FINITE
+    share = every.LOWEST * 10 ** ((int(levels[1, 0]) - 1) * every.DECADES / 253)
+    assert share == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_large_tensor_is_shown_by_the_worst_of_some_elements(tmp_path: Path) -> None:
+    candidate = torch.zeros(3 * every.MOST_DOWN, 2 * every.MOST_ACROSS)
+    candidate[7, 11] = 1.0
+    (matrix,) = every.elements(with_traces(tmp_path, torch.zeros_like(candidate), candidate), None).values()
+    assert matrix["step"] == (3, 2)
+    levels = np.frombuffer(base64.b64decode(matrix["shares"]), np.uint8).reshape(every.MOST_DOWN, -1)
+    assert np.argwhere(levels).tolist() == [[2, 5]]
+
+
+def test_without_its_traces_a_run_is_shown_all_the_same(tmp_path: Path) -> None:
+    run = with_traces(tmp_path, torch.zeros(2, 3), torch.ones(2, 3))
+    run.files.record("lockstep").write_bytes(b"cut off")
+    assert every.elements(run, None) == {} and "FAIL" in render(run)
+
+
+def test_blocks_are_named_where_they_begin_and_only_so_many_as_can_be_read() -> None:
+    names = ["embed", "layers.0.fc", "layers.0", "layers.1.fc#1", "layers.1", "head", "Net"]
+    assert chart.block_names(names) == {0: "embed", 1: "layers.0", 3: "layers.1", 5: "head", 6: "Net"}
+    assert len(chart.block_names([f"layers.{i}" for i in range(5000)])) <= chart.MOST_NAMES
+
+
+def test_a_box_says_its_name_once_and_its_edges_carry_shapes() -> None:
+    made = drawing.drawings(make_graph(1), layers_of(make_graph(1)), columns.Texts())["drawings"]
+    boxes = [box for one in made for box in zip(one["name"], one["label"], one["shape"], strict=True)]
+    assert ("add_1", "", "[4, 16, 64]") in boxes
+    assert not [box for box in boxes if box[1] and box[0] in (box[1], f"{box[1]}_1")]
+
+
 def test_panels_have_lanes_for_zero_and_for_nan_only_where_needed() -> None:
     assert chart.panels(failing().layers)["mse"]["over"] is not None
     assert chart.panels(passing().layers)["mse"]["over"] is None
@@ -190,7 +247,7 @@ def test_culprit_has_its_operation_suggestions_edits_and_snippet(tmp_path: Path)
         "aten.add.Tensor (add_2)",
         "net.py:77",
         "eps 1e-5 for 1e-12",
-        "99.87 %",
+        "99.8 %",
         "+new",
         "out/snippets/head",
     ):
@@ -213,4 +270,4 @@ def test_notebook_summary_has_what_would_explain_the_error() -> None:
     suggestion = Suggestion(kind="eps", text="<eps>", explains=0.9987)
     culprit = report.first_divergence.model_copy(update={"suggestions": (suggestion,)})
     html = report.model_copy(update={"first_divergence": culprit})._repr_html_()
-    assert "&lt;eps&gt; (explains 99.87 % of the error)" in html and "<style>" in html
+    assert "&lt;eps&gt; (explains 99.8 % of the error)" in html and "<style>" in html

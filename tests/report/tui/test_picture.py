@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from torchport.parity.picture import Picture, draw
@@ -21,50 +22,53 @@ def rows(text: str) -> list[str]:
     return text.splitlines()
 
 
-def test_each_cell_bears_the_level_of_its_largest_error() -> None:
+def test_each_cell_bears_its_share_of_what_is_allowed() -> None:
     errors = torch.zeros(8, 8)
-    errors[0, 0], errors[1, 1], errors[2, 2], errors[3, 3] = 1.0, 0.2, 1e-9, math.nan
-    lines = rows(picture.heatmap(drawn(errors), NARROW).plain)
+    errors[0, 0], errors[1, 1], errors[2, 2], errors[3, 3] = 1.0, 0.05, 1e-9, math.nan
+    lines = rows(picture.heatmap(drawn(errors), 0.1, NARROW).plain)
     assert len(lines) == 8
-    assert lines[0].startswith(" 6  ·  · ")
-    assert lines[1].startswith(" ·  5  · ")
-    assert lines[2].startswith(" ·  ·  1  ·")
-    assert lines[3].startswith(" ·  ·  ·  ∞")
+    assert [line[:16].split() for line in lines[:4]] == [
+        ["10", "·", "·", "·"],
+        ["·", ".5", "·", "·"],
+        ["·", "·", "0", "·"],
+        ["·", "·", "·", "NaN"],
+    ]
 
 
-def test_the_legend_says_what_the_levels_stand_for() -> None:
-    lines = rows(picture.heatmap(drawn(torch.full((8, 8), 0.25)), NARROW).plain)
-    legend = [line[26:].strip() for line in lines]
-    assert legend[0] == "6  ≤ 2.50e-01"
-    assert legend[2] == "4  ≤ 2.50e-02"
-    assert legend[6:] == ["·  no error", "∞  NaN or Inf"]
-    assert max(len(line) for line in lines) <= NARROW
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (0.0, "·"),
+        (0.3, ".3"),
+        (0.94, ".9"),
+        (1.0, "1"),
+        (12.4, "12"),
+        (4200.0, "4k"),
+        (3e6, "3M"),
+        (2e9, "2e9"),
+    ],
+)
+def test_shares_have_four_characters_at_most(error: float, said: str) -> None:
+    assert picture.share(error, 1.0) == said
 
 
-def test_with_room_the_cells_bear_numbers() -> None:
-    lines = rows(picture.heatmap(drawn(torch.full((8, 8), 0.5)), LARGE).plain)
-    assert lines[0].count("5e-01") == 8
+def test_without_a_limit_no_share_is_made_up() -> None:
+    assert picture.share(0.5, None) == "?"
+    assert "limit" not in picture.heatmap(drawn(torch.ones(4, 4)), None, NARROW).plain
 
 
-def test_levels_are_half_decades_below_the_largest() -> None:
-    assert [picture.level(10.0**-power, 1.0) for power in (0, 1, 2)] == [6, 4, 2]
-    assert picture.level(0.0, 1.0) == 0
-    assert picture.level(1e-30, 1.0) == picture.level(5e-324, 1e300) == 1
-    assert picture.level(math.nan, 1.0) == picture.level(math.inf, 1.0) == 7
+def test_colours_are_calm_up_to_the_limit_and_not_beyond() -> None:
+    passing = picture.heatmap(drawn(torch.full((8, 8), 0.9)), 1.0, NARROW)
+    failing = picture.heatmap(drawn(torch.full((8, 8), 1.1)), 1.0, NARROW)
+    first = [str(text.spans[0].style) for text in (passing, failing)]
+    assert first == ["#ffffff on #2f6ea8", "#000000 on #f0b27a"]
 
 
-def test_small_tensors_have_fewer_cells_and_the_whole_legend() -> None:
-    for shape in ((), (1,), (3,), (2, 3)):
-        lines = rows(picture.heatmap(drawn(torch.ones(shape)), NARROW).plain)
-        assert len(lines) == 8 and lines[0].startswith(" 6 ")
-        columns = {line.index("≤") for line in lines if "≤" in line}
-        assert len(columns) == 1, "the legend stands straight"
-
-
-def test_no_error_and_only_infinite_errors_have_no_scale() -> None:
-    assert "≤" not in picture.heatmap(drawn(torch.zeros(4, 4)), NARROW).plain
-    everywhere = picture.heatmap(drawn(torch.full((4, 4), math.inf)), NARROW).plain
-    assert everywhere.startswith(" ∞  ∞  ∞  ∞ ") and "≤" not in everywhere
+def test_the_legend_stands_straight_beside_small_tensors_too() -> None:
+    for shape in ((), (1,), (3,), (2, 3), (8, 8)):
+        lines = rows(picture.heatmap(drawn(torch.ones(shape)), 0.5, NARROW).plain)
+        assert len({line.index("≤") for line in lines if "≤" in line}) == 1
+        assert max(len(line) for line in lines) <= NARROW
 
 
 def test_histograms_share_range_and_scale() -> None:

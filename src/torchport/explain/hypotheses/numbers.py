@@ -10,6 +10,7 @@ import torch
 from torchport.explain.bound_operation import BoundOperation
 from torchport.explain.fitting import rounded
 from torchport.explain.hypotheses.hypothesis import Hypothesis
+from torchport.parity.percent import percent
 
 _FEWEST_ELEMENTS = 16
 _FEWEST_CLIPPED = 3
@@ -91,7 +92,7 @@ def dropped(operation: BoundOperation) -> Iterator[Hypothesis]:
     factor = _factor(golden[~is_dropped], observed[~is_dropped])
     for kept, text in (
         (factor, f"dropout is on, with p near {share:.2g}"),
-        (1.0, f"{100 * share:.2g} % of the elements are zero"),
+        (1.0, f"{percent(share)} of the elements are zero"),
     ):
         if kept is not None:
             yield Hypothesis("dropout", text, partial(torch.where, is_dropped, 0.0, operation.result * kept))

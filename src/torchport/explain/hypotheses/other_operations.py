@@ -48,10 +48,10 @@ def another_operation(operation: BoundOperation) -> Iterator[Hypothesis]:
         if name in family:
             for other in family:
                 if other != name:
-                    text = f"it is {other} where the model has {name}"
+                    text = f"{other} where the model has {name}"
                     yield Hypothesis(kind, text, partial(_computed_by, operation, other))
     if name == "relu":
-        text = "it is leaky_relu with a slope of {value} where the model has relu"
+        text = "leaky_relu with a slope of {value} where the model has relu"
         leaky = partial(torch.nn.functional.leaky_relu, operation["self"])
         yield Hypothesis("activation", text, leaky, _SLOPES)
 

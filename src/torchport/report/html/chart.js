@@ -56,6 +56,7 @@ function chartConfig() {
 }
 
 function makeChart(box, choose, selected) {
+  let error = "mse";
   let view = null;
   let drawn = 0;
   const rows = chartRows();
@@ -65,7 +66,7 @@ function makeChart(box, choose, selected) {
   function specification() {
     // The colour of what fails is the page's, which has one for light and one for dark.
     const fail = getComputedStyle(document.body).getPropertyValue("--fail").trim();
-    const spec = JSON.parse(JSON.stringify(data.chart.spec).replaceAll(data.chart.fail, fail));
+    const spec = JSON.parse(JSON.stringify(data.chart.specs[error]).replaceAll(data.chart.fail, fail));
     const width = Math.max(240, box.clientWidth - 96);
     for (const panel of spec.vconcat) panel.width = width;
     spec.datasets = { ...spec.datasets, rows, culprit: place(culprit), selected: place(selected()) };
@@ -104,6 +105,10 @@ function makeChart(box, choose, selected) {
     view.data("selected", place(layer)).runAsync();
   }
 
+  const choices = byId("chart-errors").querySelectorAll("input");
+  for (const choice of choices) {
+    choice.addEventListener("change", () => { error = choice.value; draw(); });
+  }
   box.addEventListener("keydown", (event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!by || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -6,6 +6,7 @@ script comes out of the vl-convert package, so that a page needs no network.
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +15,10 @@ from typing import Any
 
 from torchport.parity.result import Layer, Measured
 
-HEIGHT = 110
+HEIGHT = 120
+MOST_NAMES = 24
+ERRORS = ("mse", "apart")
+"""The panels of which one is shown at a time."""
 _FAIL = "#d9480f"
 OWN, CHAINED, FAILED = "own error", "chained error", "own error, out of bounds"
 
@@ -52,21 +56,42 @@ def _range(values: Iterable[float]) -> dict[str, Any]:
 
 
 def specification(layers: Sequence[Layer]) -> dict[str, Any]:
-    """The chart: panels below each other over one axis. The page fills in `rows`, `culprit` and `selected`."""
+    """The charts: the share of the limit and, over the same axis, one of the two errors, of which a reader chooses.
+
+    The page fills in `rows`, `culprit` and `selected`.
+    """
     import altair as alt
 
+    made, names = panels(layers), block_names([layer.name for layer in layers])
+
+    def stacked(second: str) -> dict[str, Any]:
+        both = [
+            _panel(alt, name, made[name], len(layers), names if name == second else {})
+            for name in ("ratio", second)
+        ]
+        return _drawn(alt, alt.vconcat(*both, spacing=22).resolve_scale(color="shared", shape="shared"))
+
+    return {"specs": {name: stacked(name) for name in ERRORS}, "panels": made, "fail": _FAIL}
+
+
+def block_names(names: Sequence[str]) -> dict[int, str]:
+    """The place at which each block begins, with its name: at most so many that they can be read beside each other."""
+    paths = [name.partition("#")[0].split(".") for name in names]
+    numbered = [next((at for at, part in enumerate(path) if part.isdecimal()), None) for path in paths]
+    first: dict[str, int] = {}
+    for place, (path, at) in enumerate(zip(paths, numbered, strict=True)):
+        first.setdefault(".".join(path[: (0 if at is None else at) + 1]), place)
+    step = math.ceil(len(first) / MOST_NAMES)
+    return {place: name for name, place in list(first.items())[:: max(1, step)]}
+
+
+def _drawn(alt: Any, stack: Any) -> dict[str, Any]:
     zoom = alt.selection_interval(
         bind="scales",
         encodings=["x"],
         name="zoom",
         zoom="wheel![event.ctrlKey || event.metaKey]",
     )
-    made = panels(layers)
-    charts = [
-        _panel(alt, name, panel, len(layers), place == len(made) - 1)
-        for place, (name, panel) in enumerate(made.items())
-    ]
-    stack = alt.vconcat(*charts, spacing=14).resolve_scale(color="shared", shape="shared")
     with warnings.catch_warnings():
         # Altair warns that all panels share one zoom, which is meant to be so.
         warnings.filterwarnings("ignore", message="Automatically deduplicated")
@@ -74,13 +99,14 @@ def specification(layers: Sequence[Layer]) -> dict[str, Any]:
     result: dict[str, Any] = chart.to_dict()
     result.pop("config", None)
     result["padding"] = 4
-    return {"spec": result, "panels": made, "fail": _FAIL}
+    return result
 
 
-def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) -> Any:
+def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, names: dict[int, str]) -> Any:
+    """A panel; the last one has the names of the blocks."""
     y_axis = _y_axis(alt, panel)
     base = alt.Chart(alt.NamedData(name="rows")).encode(
-        x=_x(alt, number, last), y=_y(alt, name, panel, y_axis)
+        x=_x(alt, number, names), y=_y(alt, name, panel, y_axis)
     )
     color, shape = _series(alt)
     # With thousands of points, work for each is dear: sizes come with the data, texts only if one points at a point.
@@ -101,12 +127,23 @@ def _panel(alt: Any, name: str, panel: dict[str, Any], number: int, last: bool) 
     return alt.layer(*layers).properties(width=600, height=HEIGHT)
 
 
-def _x(alt: Any, number: int, last: bool) -> Any:
+def _x(alt: Any, number: int, names: dict[int, str]) -> Any:
+    axis = alt.Axis(
+        grid=False,
+        values=sorted(names),
+        labels=bool(names),
+        ticks=bool(names),
+        labelExpr=f"{json.dumps({str(place): name for place, name in names.items()})}[datum.value]",
+        labelAlign="left",
+        labelOverlap="greedy",
+        labelSeparation=8,
+        labelLimit=130,
+    )
     return alt.X(
         "place:Q",
-        title="layer, in order of execution" if last else None,
+        title="blocks, in order of execution" if names else None,
         scale=alt.Scale(domain=[-0.5, max(number - 0.5, 0.5)], nice=False),
-        axis=alt.Axis(grid=False, tickMinStep=1, format="d", labels=last, ticks=last),
+        axis=axis,
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from torchport.parity.picture import BINS, SIDE, Picture
 from torchport.parity.result import Layer, Measured
+from torchport.report.places import shown
 
 DIGITS = 4
 _NUMBERS: dict[str, Callable[[Measured], float | None]] = {
@@ -25,6 +26,7 @@ _NUMBERS: dict[str, Callable[[Measured], float | None]] = {
     # The cosine of a good port has many nines: what it lacks of 1 keeps its digits in a short number.
     "apart": lambda m: max(0.0, 1.0 - m.cosine) if math.isfinite(m.cosine) else m.cosine,
     "ratio": lambda m: m.ratio,
+    "judged": lambda m: m.judged,
     "mismatch": lambda m: m.mismatch_pct,
     "goldenRms": lambda m: m.golden_rms,
     "goldenMax": lambda m: m.golden_max,
@@ -66,7 +68,7 @@ def layers(items: Sequence[Layer], texts: Texts) -> dict[str, Any]:
         "passed": [int(layer.passed) for layer in items],
         "reason": [texts.number(layer.reason) for layer in items],
         "rule": [texts.number(layer.rule) for layer in items],
-        "source": [texts.number(layer.source) for layer in items],
+        "source": [texts.number(shown(layer.source)) for layer in items],
         "own": _measured(items, [layer.own for layer in items], texts),
         "chained": _measured(items, [layer.chained for layer in items], texts),
         "pictures": _pictures([layer.picture for layer in items]),
@@ -140,6 +142,7 @@ def _pictures(items: Sequence[Picture | None]) -> dict[str, Any]:
         "down": [len(picture.errors) for picture in drawn],
         "low": [short(picture.low) for picture in drawn],
         "high": [short(picture.high) for picture in drawn],
+        "allowed": [short(picture.allowed) for picture in drawn],
         "side": SIDE,
         "bins": BINS,
         "values": base64.b64encode(_in_threes(bfloat16(values).view(np.uint8)).tobytes()).decode(),

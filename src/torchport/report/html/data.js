@@ -82,6 +82,12 @@ const LEVELS = [
   { most: Infinity, words: "✕ more, NaN" },
 ];
 
+/** The level of an error by its share of what is allowed; above 1 it fails. */
+function levelOfShare(share) {
+  if (!Number.isFinite(share)) return 6;
+  return LEVELS.findIndex(({ most }) => most !== null && share <= most);
+}
+
 function levelOf(layer) {
   const ratio = measure("own", "ratio", layer);
   if (!passed(layer)) return ratio !== null && ratio <= 10 ? 4 : ratio !== null && ratio <= 1000 ? 5 : 6;
@@ -94,6 +100,12 @@ function formatRatio(ratio) {
   if (!Number.isFinite(ratio)) return "never";
   if (ratio === 0) return "0";
   return ratio < 100 ? ratio.toFixed(2) : ratio < 1e6 ? ratio.toFixed(0) : ratio.toExponential(1);
+}
+
+/** As `percent` in percent.py writes a share. */
+function percent(share) {
+  const tenths = Math.floor(Number((share * 1000).toPrecision(12)));
+  return share > 0 && tenths === 0 ? "< 0.1 %" : `${(tenths / 10).toFixed(1)} %`;
 }
 
 function format(value, digits = 3) {

@@ -61,8 +61,9 @@ const NUMBERS = [
   ["mean abs error", (side, layer) => format(measure(side, "meanAbs", layer))],
   ["max rel error", (side, layer) => format(measure(side, "maxRel", layer))],
   ["cosine", (side, layer) => cosineText(measure(side, "apart", layer))],
+  ["own error, as judged", (side, layer) => format(measure(side, "judged", layer))],
   ["share of limit", (side, layer) => shareOfLimit(side, layer)],
-  ["mismatches", (side, layer) => `${format(measure(side, "mismatch", layer))} %`],
+  ["mismatches", (side, layer) => percent(measure(side, "mismatch", layer) / 100)],
   ["NaN: PyTorch, port", (side, layer) => `${countOf(side, "nan_golden", layer)}, ${countOf(side, "nan_candidate", layer)}`],
   ["NaN, Inf mismatches", (side, layer) => `${countOf(side, "nan_mismatches", layer)}, ${countOf(side, "inf_mismatches", layer)}`],
   ["size of PyTorch, rms, max", (side, layer) => `${format(measure(side, "goldenRms", layer))}, ${format(measure(side, "goldenMax", layer))}`],
@@ -91,14 +92,14 @@ function fromTruth(side, what, layer) {
 
 function numbersAndPictures(layer) {
   const picture = pictureOf(layer);
-  const drawn = picture === null ? [] : [heatmap(picture, measuredText("own", "golden", layer)), histogram(picture)];
+  const drawn = picture === null ? [] : [errorFigure(layer, picture), histogram(picture)];
   return element("div", { class: "numbers" }, numbersTable(layer), drawn.length ? element("div", { class: "pictures" }, ...drawn) : null);
 }
 
 function numbersTable(layer) {
   const sides = ["own", "chained"].filter((side) => columns[side].there[layer]);
   if (!sides.length) return element("p", { class: "hint" }, "No value of this layer was compared.");
-  const head = element("tr", {}, element("th", {}), ...sides.map((side) => element("th", { scope: "col", class: "right" }, side === "own" ? "own error" : "chained error")));
+  const head = element("tr", {}, element("th", {}), ...sides.map((side) => element("th", { scope: "col", class: "right" }, side === "own" ? "alone" : "chained")));
   const rows = NUMBERS.map(([name, read]) => [name, sides.map((side) => (measuredText(side, "incomparable", layer) === null ? read(side, layer) : "–"))])
     .filter(([, values]) => values.some((value) => value !== "" && value !== "–"))
     .map(([name, values]) => element("tr", {}, element("th", { scope: "row" }, name), ...values.map((value) => element("td", { class: "right" }, value))));
@@ -120,7 +121,7 @@ function tensorRows(layer, sides) {
 // source
 
 function showSource(section, layer, node) {
-  const parts = [pythonOf(layer, node), portedOf(layer)].filter(Boolean);
+  const parts = [pythonOf(layer, node), portedOf(layer, node)].filter(Boolean);
   section.toggleAttribute("hidden", parts.length === 0);
   section.replaceChildren(element("h2", {}, "Source"), element("div", { class: "sides" }, ...parts));
   for (const pre of section.querySelectorAll("pre")) scrollToMark(pre);
@@ -137,7 +138,8 @@ function fileAndLine(source) {
 }
 
 function pythonOf(layer, nodeName) {
-  const node = nodeName === null ? null : nodesOf(layer).find((one) => one.name === nodeName);
+  const name = nodeName ?? (layer === culprit ? data.culprit.node : null);
+  const node = name === null ? null : nodesOf(layer).find((one) => one.name === name);
   // Nothing calls the model itself: its source is where it is defined, which `forward` shows.
   const call = columns.parent[layer] === null && text(columns.source[layer]) === text(data.modules?.forward[layer]) ? null : calledAt(text(columns.source[layer]));
   const blocks = [call, forwardOf(layer, node?.source ?? null)].filter(Boolean);
@@ -148,7 +150,7 @@ function calledAt(source) {
   const found = fileAndLine(source);
   if (found === null) return null;
   const [file, line] = found;
-  return codeBlock(`called at ${shortPath(source)}`, source, linesOf(file, line - 5, line + 5), line);
+  return codeBlock(`called at ${shortPath(source)}`, source, linesOf(file, line - 5, line + 5), new Set([line]));
 }
 
 function forwardOf(layer, nodeSource) {
@@ -157,7 +159,7 @@ function forwardOf(layer, nodeSource) {
   if (!range) return null;
   const [file] = fileAndLine(source);
   const at = fileAndLine(nodeSource);
-  return codeBlock(`forward of ${classOf(layer)}, ${shortPath(source)}`, source, linesOf(file, ...range), at?.[0] === file ? at[1] : null);
+  return codeBlock(`forward of ${classOf(layer)}, ${shortPath(source)}`, source, linesOf(file, ...range), new Set(at?.[0] === file ? [at[1]] : []));
 }
 
 function linesOf(file, first, last) {
@@ -168,25 +170,54 @@ function linesOf(file, first, last) {
   return found;
 }
 
-function portedOf(layer) {
+function portedOf(layer, nodeName) {
   const name = text(data.modules?.unit[layer]);
   const unit = name ? data.ported?.units[name] : null;
   if (!unit) return null;
   const field = text(data.modules.field[layer]);
   const lines = unit.lines.flatMap(([start, html], place) => [...(place ? [[null, ""]] : []), ...html.map((line, nth) => [start + nth, line])]);
   const title = field === null ? name : `${name}, which holds ${field}`;
-  return element("div", {}, element("h3", {}, data.ported.language), codeBlock(title, unit.file, lines, null, field));
+  const marked = new Set([...linesOfField(lines, field), ...linesAtFault(lines, layer, nodeName)]);
+  return element("div", {}, element("h3", {}, data.ported.language), codeBlock(title, unit.file, lines, marked));
+}
+
+function textOf(html) {
+  const code = element("span");
+  code.innerHTML = html; // made by pygments, which escapes
+  return code.textContent;
+}
+
+function linesOfField(lines, field) {
+  if (field === null) return [];
+  return lines.filter(([, html]) => (textOf(html).match(/\w+/g) ?? []).some((word) => plainName(word) === plainName(field))).map(([line]) => line);
+}
+
+const SIGNS = { add: " + ", sub: " - ", mul: " * ", div: " / ", neg: "-" };
+
+/** The lines that were edited or, if the port is as it was generated, those with the operation that is selected or at fault. */
+function linesAtFault(lines, layer, nodeName) {
+  const edited = new Set(data.ported.edited ?? []);
+  const there = lines.map(([line]) => line).filter((line) => edited.has(line));
+  const name = nodeName ?? (layer === culprit ? data.culprit.node : null);
+  const node = name === null ? null : nodesOf(layer).find((one) => one.name === name);
+  if (there.length || !node) return there;
+  const word = node.op.split(".")[1] ?? node.op;
+  const body = lines.findIndex(([, html]) => /\bfn forward\b/.test(textOf(html)));
+  return lines.slice(Math.max(0, body)).filter(([, html]) => {
+    const code = textOf(html);
+    return (code.match(/\w+/g) ?? []).includes(word) || (word in SIGNS && code.includes(SIGNS[word]));
+  }).map(([line]) => line);
 }
 
 const plainName = (name) => name.replaceAll("_", "").toLowerCase();
 
-function codeBlock(title, fullTitle, lines, marked, field = null) {
+/** Lines of code under a title; `marked` are the numbers of those to be seen first. */
+function codeBlock(title, fullTitle, lines, marked) {
   if (!lines.length) return null;
   const rows = lines.map(([line, html]) => {
     const code = element("span", { class: "line" });
     code.innerHTML = html; // made by pygments, which escapes
-    const named = field !== null && (code.textContent.match(/\w+/g) ?? []).some((word) => plainName(word) === plainName(field));
-    const row = element("span", { class: (line !== null && line === marked) || named ? "row marked" : "row" }, element("span", { class: "line-number", "aria-hidden": "true" }, line === null ? "⋮" : line), code, "\n");
+    const row = element("span", { class: line !== null && marked.has(line) ? "row marked" : "row" }, element("span", { class: "line-number", "aria-hidden": "true" }, line === null ? "⋮" : line), code, "\n");
     return row;
   });
   return element("figure", { class: "block" }, element("figcaption", { title: fullTitle }, title), element("pre", { class: "code", tabindex: "0" }, ...rows));

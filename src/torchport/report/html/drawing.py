@@ -6,6 +6,7 @@ drawing is its own. Rows have no heights here: the page gives them, so that a bo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,13 @@ from torchport.capture.graph import CALL, Dim, Graph, Module, Node, Ref, Sym, Te
 from torchport.capture.plan import Plan, make_plan
 from torchport.parity.result import Layer
 from torchport.report.html.columns import Texts, tensor
+from torchport.report.places import shown
 
 MOST_BOXES = 400
 MOST_PLACES = 5_000
 """The most boxes, and rows that long edges pass through, of a drawing: a larger one takes seconds and says nothing."""
 MOST_PLACES_OF_ALL = 40_000
+_NUMBERED = re.compile(r"_\d+$")
 _GAP, _BEND = 26, 14
 _CHARACTER, _MARGIN, _CALL_MARGIN, _NARROWEST, _WIDEST = 7.2, 22, 74, 84, 240
 
@@ -29,7 +32,10 @@ class Box:
     """input, op, call or output."""
     name: str
     label: str
-    """The text below the name: the operation, the class of the module that is called, or the shape of an input."""
+    """The text below the name: the operation, unless the name says it, the class of the module that is called, or the
+    shape of an input."""
+    shape: str = ""
+    """The shape of what it gives, which its edges carry."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,9 @@ def _shown(graph: Graph, module: Module, scope: str = "") -> Iterator[_Shown]:
 
 
 def _sketch(graph: Graph, module: Module) -> Sketch:
-    boxes = [Box("input", item.hint or item.name, describe(item.meta)) for item in module.inputs]
+    boxes = [
+        Box("input", item.hint or item.name, describe(item.meta), _shape(item.meta)) for item in module.inputs
+    ]
     named = {item.name: place for place, item in enumerate(module.inputs)}
     edges = []
     for one in _shown(graph, module):
@@ -130,11 +138,15 @@ def _sketch(graph: Graph, module: Module) -> Sketch:
 
 def _box(graph: Graph, shown: _Shown) -> Box:
     node = shown.node
+    gives = node.outputs[0] if len(node.outputs) == 1 else None
+    shape = "" if gives is None else _shape(gives)
     if node.op != CALL:
-        return Box("op", shown.name, node.op.removeprefix("aten.").removesuffix(".default"))
+        label = node.op.removeprefix("aten.").removesuffix(".default")
+        says_it = _NUMBERED.sub("", node.name) in (label, label.partition(".")[0])
+        return Box("op", shown.name, "" if says_it else label, shape)
     assert node.target is not None
     child = graph.modules[node.target]
-    return Box("call", child.path.removeprefix(f"{shown.module.path}."), child.class_name)
+    return Box("call", child.path.removeprefix(f"{shown.module.path}."), child.class_name, shape)
 
 
 def _operations(graph: Graph, module: Module, texts: Texts) -> list[list[int | None]]:
@@ -147,7 +159,7 @@ def _operations(graph: Graph, module: Module, texts: Texts) -> list[list[int | N
         given = [_argument(arg, weights) for arg in node.args]
         given += [f"{name}={_argument(arg, weights)}" for name, arg in node.kwargs.items()]
         called = ", ".join(given)
-        rows.append([texts.number(text) for text in (node.op, called, results, node.source)])
+        rows.append([texts.number(text) for text in (node.op, called, results, shown(node.source))])
     return rows
 
 
@@ -163,6 +175,10 @@ def _argument(arg: Any, weights: dict[str, str]) -> str:
 
 def describe(meta: TensorMeta) -> str:
     return tensor(meta.dtype, [size(dim) for dim in meta.shape])
+
+
+def _shape(meta: TensorMeta) -> str:
+    return f"[{', '.join(map(size, meta.shape))}]"
 
 
 def size(dim: Dim) -> str:
@@ -191,6 +207,7 @@ def _drawn(sketch: Sketch, room: int) -> tuple[dict[str, Any], int]:
         "kind": [box.kind for box in sketch.boxes],
         "name": [box.name for box in sketch.boxes],
         "label": [box.label for box in sketch.boxes],
+        "shape": [box.shape for box in sketch.boxes],
     }
     taken = places(sketch)
     if len(sketch.boxes) > MOST_BOXES or taken > min(MOST_PLACES, room):

@@ -73,7 +73,13 @@ function makeGraph(section, choose) {
     spreadEnds(arranged.edges, "start", (edge) => edge.bends[0]?.x ?? edge.end.x);
     spreadEnds(arranged.edges, "end", (edge) => edge.bends.at(-1)?.x ?? edge.start.x);
     const edges = arranged.edges.map((edge) => svg("path", { d: edgePath(edge, arranged.rows), class: "edge", "marker-end": "url(#arrow)" }));
-    return svg("g", {}, ...edges, ...arranged.boxes.map((box) => drawnBox(box, arranged.layer)));
+    return svg("g", {}, ...edges, ...shapesOf(arranged), ...arranged.boxes.map((box) => drawnBox(box, arranged.layer)));
+  }
+
+  /** The shapes of what goes along the edges, once for each box that they come from. */
+  function shapesOf(arranged) {
+    return [...groupBy(arranged.edges, (edge) => edge.start)].filter(([box]) => box.shape).map(([box, edges]) =>
+      svg("text", { x: Math.max(...edges.map((edge) => edge.startX)) + 5, y: box.y + box.height / 2 + 13, class: "shape" }, shorten(box.shape, 30)));
   }
 
   function drawnBox(box, owner) {
@@ -87,7 +93,7 @@ function makeGraph(section, choose) {
       tabindex: ported ? "0" : null, role: ported ? "button" : null, "aria-label": spoken(box, level, blamed),
       "data-layer": isCall ? box.call : null, "data-owner": isCall ? null : owner, "data-node": box.kind === "op" ? box.name : null,
     },
-    svg("title", {}, titleOf(box)),
+    svg("title", {}, titleOf(box, blamed)),
     svg("rect", { width: box.width, height: box.height, rx: box.kind === "op" || isCall ? 5 : box.height / 2 }),
     ...words(box, level, blamed),
     box.canUnfold ? foldButton(box) : null,
@@ -103,8 +109,12 @@ function makeGraph(section, choose) {
     const most = Math.floor((box.width - (box.canUnfold ? 32 : 14)) / 7);
     if (box.inner) return [svg("text", { x: 10, y: 18, class: "name" }, `${signs}${shorten(`${box.name}  ${box.label}`, Math.floor((box.width - 50) / 6.9))}`)];
     const middle = box.width / 2 - (box.canUnfold ? 8 : 0);
-    const name = svg("text", { x: middle, y: box.label && box.height > BOX.pill ? 18 : box.height / 2 + 4, class: "name", "text-anchor": "middle" }, signs + shorten(box.name, most - signs.length));
-    if (!box.label || box.height <= BOX.pill) return [name];
+    const hasFault = blamed && box.call === null && data.culprit.ratio !== null;
+    const name = svg("text", { x: middle, y: (box.label || hasFault) && box.height > BOX.pill ? 18 : box.height / 2 + 4, class: "name", "text-anchor": "middle" }, signs + shorten(box.name, most - signs.length));
+    if (!(box.label || hasFault) || box.height <= BOX.pill) return [name];
+    if (hasFault) {
+      return [name, svg("text", { x: middle, y: 33, class: "label fault", "text-anchor": "middle" }, `✕ ${formatRatio(number(data.culprit.ratio))}×`)];
+    }
     const inside = box.call !== null && failingInside[box.call] ? ` ✕ ${failingInside[box.call]} inside` : "";
     return [name, svg("text", { x: middle, y: 33, class: "label", "text-anchor": "middle" }, shorten(box.label, most - inside.length) + inside)];
   }
@@ -114,8 +124,11 @@ function makeGraph(section, choose) {
     return `${box.name}, ${box.label}, ${level >= 4 ? "fails" : LEVELS[level].words}${blamed ? ", the culprit" : ""}`;
   }
 
-  function titleOf(box) {
-    if (box.call === null) return box.label ? `${box.name}\n${box.label}` : box.name;
+  function titleOf(box, blamed) {
+    if (box.call === null) {
+      const fault = blamed && data.culprit.ratio !== null ? `its own error: ${formatRatio(number(data.culprit.ratio))} of its limit` : "";
+      return [box.name, box.label, fault].filter(Boolean).join("\n");
+    }
     const ratio = formatRatio(measure("own", "ratio", box.call));
     return `${columns.name[box.call]}\n${typeOf(box.call)}${ratio ? `\nown error: ${ratio} of its limit` : ""}`;
   }

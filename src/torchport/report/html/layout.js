@@ -23,7 +23,7 @@ function arrange(layer, unfolded) {
 }
 
 function makeBox(drawing, kind, place, call, unfolded) {
-  const box = { place, kind, call, name: drawing.name[place], label: drawing.label[place], row: drawing.row[place], x: drawing.x[place], width: drawing.width[place] };
+  const box = { place, kind, call, name: drawing.name[place], label: drawing.label[place], shape: drawing.shape[place], row: drawing.row[place], x: drawing.x[place], width: drawing.width[place] };
   box.extra = 0;
   box.height = kind === "input" || kind === "output" ? BOX.pill : BOX.high;
   box.canUnfold = call !== null && canDraw(call);

@@ -13,9 +13,13 @@ from urllib.parse import quote
 from torchport import pages
 from torchport.capture.graph import Graph
 from torchport.capture.plan import Plan, make_plan
+from torchport.parity.bins import MULTIPLE
 from torchport.parity.result import Layer
+from torchport.parity.tolerance import NoiseFloor
 from torchport.report import phrases
-from torchport.report.html import chart, columns, drawing, sources
+from torchport.report.html import chart, columns, drawing, every, sources
+from torchport.report.places import shown
+from torchport.runs.findings import findings
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 from torchport.targets.base import SourceMap
@@ -40,7 +44,7 @@ _NEEDED = ("altair", "grandalf", "jinja2", "pygments", "vl_convert")
 def render(run: Run) -> str:
     """The whole page."""
     pages.must_be_installed("the HTML report", _NEEDED)
-    report = run.report
+    report, culprit = run.report, run.report.first_divergence
     scripts = {
         "theme": pages.theme(),
         "vega": chart.script() if report.layers else "",
@@ -50,11 +54,15 @@ def render(run: Run) -> str:
         _HERE / "page.html",
         report=report,
         phrases=phrases,
-        culprit=report.first_divergence,
+        culprit=culprit,
         culprit_layer=_culprit_layer(report),
         edits=["\n".join(sources.highlight(edit, "diff")) for edit in _edits(report)],
         todos_at=sources.shown_at((todo.source for todo in report.todos), TODOS_SHOWN),
-        worst=report.worst_layers(WORST),
+        worst=phrases.worst(report, WORST),
+        alike=found[0].others if culprit is not None and (found := findings(report)) else (),
+        by_noise=report.rule == NoiseFloor().name,
+        multiple=f"{MULTIPLE:g}",
+        shown=shown,
         link=link,
         policy=pages.policy(scripts.values()),
         style=pages.style(pages.REPORT_STYLE, _HERE / "page.css"),
@@ -89,6 +97,7 @@ def _data(run: Run) -> dict[str, Any]:
         "python": sources.excerpts(graph, _places(report)),
         "ported": sources.ported(source_map),
         "culprit": _culprit(report),
+        "every": every.elements(run, graph),
         "chart": chart.specification(layers) if layers else None,
     }
     return {**data, "texts": texts.all()}
@@ -109,6 +118,9 @@ def _culprit(report: Report) -> dict[str, Any] | None:
     return {
         "layer": names.index(divergence.layer) if divergence.layer in names else None,
         "node": None if operation is None else operation.node,
+        "ratio": None
+        if operation is None or operation.metrics is None
+        else columns.short(operation.metrics.ratio),
     }
 
 
@@ -126,7 +138,7 @@ def _modules(
     fields: list[Any] = []
     for layer in layers:
         call = plan.calls.get(layer.name)
-        forwards.append(texts.number(graph.modules[call.module].source if call else None))
+        forwards.append(texts.number(shown(graph.modules[call.module].source if call else None)))
         unit, field = _unit_around(layer.name, parents, plan, unit_of)
         units.append(texts.number(unit))
         fields.append(texts.number(field))

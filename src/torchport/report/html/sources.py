@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport.capture.graph import Graph
+from torchport.report.places import shown
 from torchport.targets.base import SourceMap, Stretch
 
 AROUND = 5
@@ -53,7 +54,11 @@ class Files:
 
     def highlighted(self) -> dict[str, list[list[Any]]]:
         """The stretches of each file: the number of the first line, and the lines as HTML."""
-        return {file: self._stretches(file, wanted) for file, wanted in self._wanted.items() if wanted}
+        return {
+            shown(file) or file: self._stretches(file, wanted)
+            for file, wanted in self._wanted.items()
+            if wanted
+        }
 
     def _want(self, file: str, first: int, last: int) -> None:
         there = range(max(1, first), min(last, len(self._read(file))) + 1)
@@ -100,8 +105,9 @@ def excerpts(graph: Graph | None, sources: Iterable[str | None]) -> dict[str, An
         files.around(source)
     forwards = {}
     for module in graph.modules.values() if graph is not None else ():
-        if module.source is not None and module.source not in forwards:
-            forwards[module.source] = files.forward(module.source)
+        at = shown(module.source)
+        if at is not None and at not in forwards:
+            forwards[at] = files.forward(module.source)
         for node in module.nodes:
             files.around(node.source)
     return {"files": files.highlighted(), "forwards": {k: v for k, v in forwards.items() if v is not None}}
@@ -109,7 +115,7 @@ def excerpts(graph: Graph | None, sources: Iterable[str | None]) -> dict[str, An
 
 def shown_at(sources: Iterable[str | None], most: int) -> list[tuple[str, list[tuple[int, str, bool]]]]:
     """The first places that can be read: each with its lines, their numbers, and whether a line is the one meant."""
-    shown = []
+    blocks = []
     for source in dict.fromkeys(sources):
         files = Files()
         files.around(source)
@@ -117,10 +123,11 @@ def shown_at(sources: Iterable[str | None], most: int) -> list[tuple[str, list[t
         for stretch in files.highlighted().values():
             assert source is not None and found is not None
             first, lines = stretch[0]
-            shown.append((source, [(n, line, n == found[1]) for n, line in enumerate(lines, first)]))
-        if len(shown) == most:
+            marked = [(n, line, n == found[1]) for n, line in enumerate(lines, first)]
+            blocks.append((shown(source) or source, marked))
+        if len(blocks) == most:
             break
-    return shown
+    return blocks
 
 
 def ported(sources: SourceMap | None) -> dict[str, Any] | None:
@@ -131,7 +138,7 @@ def ported(sources: SourceMap | None) -> dict[str, Any] | None:
         name: {"file": stretches[0].file, "lines": [_highlighted(one, sources.lexer) for one in stretches]}
         for name, stretches in sources.units.items()
     }
-    return {"language": sources.language, "units": units}
+    return {"language": sources.language, "units": units, "edited": list(sources.edited)}
 
 
 def _highlighted(stretch: Stretch, lexer: str) -> list[Any]:

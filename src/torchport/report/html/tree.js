@@ -6,19 +6,24 @@ function makeTree(box, choose) {
   let at = null;
   let chosen = null;
 
-  const keyOf = (item) => (item.node === undefined ? `${item.layer}` : `${item.layer}/${item.node}`);
+  const keyOf = (item) => (item.group ? `${item.layer}/` : item.node === undefined ? `${item.layer}` : `${item.layer}/${item.node}`);
   const rowOf = (key) => rows.find((row) => row.key === key);
 
+  /** What is inside a row. The operations of a layer that calls others are folded away in a row of their own. */
   function childrenOf(item) {
     if (item.node !== undefined) return [];
-    return nodesOf(item.layer).map((node, place) =>
-      node.call === undefined
-        ? { layer: item.layer, node: place, about: node, level: item.level + 1 }
-        : { layer: node.call, level: item.level + 1 });
+    const level = item.level + 1;
+    const nodes = nodesOf(item.layer).map((about, place) => ({ layer: item.layer, node: place, about, level }));
+    const operations = nodes.filter(({ about }) => about.call === undefined);
+    if (item.group || operations.length === nodes.length) return operations;
+    const calls = nodes.filter(({ about }) => about.call !== undefined).map(({ about }) => ({ layer: about.call, level }));
+    return operations.length ? [...calls, { layer: item.layer, group: operations.length, level }] : calls;
   }
 
   const canUnfold = (item) =>
     !item.flat && item.node === undefined && (children[item.layer].length > 0 || (drawingOf(item.layer)?.operations.length ?? 0) > 0);
+
+  const hasGroup = (layer) => children[layer].length > 0;
 
   function makeRow(item, place, number) {
     const row = { ...item, key: keyOf(item), foldable: canUnfold(item) };
@@ -27,7 +32,7 @@ function makeTree(box, choose) {
       "aria-setsize": number, "aria-posinset": place + 1,
       "aria-selected": row.key === chosen ? "true" : "false",
       "aria-expanded": row.foldable ? "false" : null,
-    }, ...(item.node === undefined ? layerCells(row) : operationCells(row)));
+    }, ...(item.group ? groupCells(row) : item.node === undefined ? layerCells(row) : operationCells(row)));
     row.element.style.setProperty("--level", item.level);
     row.element.dataset.key = row.key;
     return row;
@@ -45,6 +50,16 @@ function makeTree(box, choose) {
       element("span", { class: "class" }, classOf(row.layer)),
       inside ? element("span", { class: "inside", title: `${inside} failing inside` }, `✕ ${inside} inside`) : null,
       element("span", { class: "ratio", title: "own error, share of limit" }, passed(row.layer) ? formatRatio(ratio) : `FAIL ${formatRatio(ratio)}`),
+    ];
+  }
+
+  function groupCells(row) {
+    const blamed = row.layer === culprit && data.culprit.node !== null && placeOfNode(row.layer, data.culprit.node) >= 0;
+    return [
+      element("span", { class: "twisty", "aria-hidden": "true" }),
+      element("span", { class: "dot", "aria-hidden": "true" }, "·"),
+      element("span", { class: "class" }, row.group === 1 ? "1 operation of its own" : `${row.group} operations of its own`),
+      blamed ? element("span", { class: "flag", title: "the culprit's operation is one of them" }, "⚑") : null,
     ];
   }
 
@@ -121,7 +136,7 @@ function makeTree(box, choose) {
     else if (row.foldable) focus(rows[rows.indexOf(row) + 1]);
   }
 
-  const pick = (row) => choose(row.layer, row.node === undefined ? null : row.about.name, "tree");
+  const pick = (row) => (row.group ? toggle(row) : choose(row.layer, row.node === undefined ? null : row.about.name, "tree"));
   const step = (row, by) => focus(rows[Math.min(rows.length - 1, Math.max(0, rows.indexOf(row) + by))]);
   const KEYS = {
     ArrowDown: (row) => step(row, 1),
@@ -181,6 +196,11 @@ function makeTree(box, choose) {
       unfolded.add(`${caller}`);
       const row = rowOf(`${caller}`);
       if (row && !row.flat) unfold(row);
+    }
+    if (nodeName !== null && hasGroup(layer)) {
+      unfolded.add(`${layer}/`);
+      const row = rowOf(`${layer}/`);
+      if (row) unfold(row);
     }
     mark(chosen, true);
     if (rowOf(chosen)) focus(rowOf(chosen), false);

@@ -12,6 +12,7 @@ from textual.containers import Container, Vertical, VerticalScroll
 from textual.widgets import Footer, Input, RichLog, Static
 
 from torchport.parity.result import Divergence, Layer
+from torchport.report import phrases
 from torchport.report.tui import banner, dialogs, editor, facts, picture, snippets
 from torchport.report.tui.job import Job
 from torchport.report.tui.table import LayerTable
@@ -189,17 +190,22 @@ class Dashboard(App[None]):
             self.picture.update("")
             return
         self.details.border_title = "Details"
-        self.facts.update(facts.of_layer(layer, self._as_culprit(layer)))
+        culprit = self._as_culprit(layer)
+        also = "" if culprit is None or self.report is None else phrases.also_in(self.report)
+        self.facts.update(facts.of_layer(layer, culprit, also))
         self.details.scroll_home(animate=False)
         self._draw(layer)
 
     def _draw(self, layer: Layer) -> None:
-        self.picture.border_title = "Own error by place, last axis across"
+        self.picture.border_title = "Error by place, of what is allowed"
         if layer.picture is None:
             self.picture.update("There is nothing to draw: no two tensors of one shape.")
             return
         width = self.picture.size.width
-        drawn = [picture.heatmap(layer.picture, width), picture.histograms(layer.picture, width)]
+        drawn = [
+            picture.heatmap(layer.picture, phrases.allowed_error(layer), width),
+            picture.histograms(layer.picture, width),
+        ]
         if width >= picture.WIDE:
             drawn.insert(1, Text())
         self.picture.update(Group(*drawn))

@@ -13,9 +13,12 @@ _STYLES = {"pass": "bold black on green", "fail": "bold white on red"}
 
 
 def verdict(report: Report) -> Text:
-    style = _STYLES.get(report.status, "bold black on yellow")
+    style, measured = _STYLES.get(report.status, "bold black on yellow"), phrases.measure(report)
     return Text.assemble(
-        (f" {phrases.WORDS[report.status]} ", style), " ", (phrases.headline(report), "bold")
+        (f" {phrases.WORDS[report.status]} ", style),
+        " ",
+        (phrases.headline(report), "bold"),
+        f"\n{measured}" if measured else "",
     )
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from torchport.errors import TorchportError
 from torchport.parity.result import Divergence, Layer, Measured
 from torchport.report import phrases
+from torchport.report.places import shown
 from torchport.runs.report import Report
 
 PASS, FAIL, NOTHING, CULPRIT = "✓", "✗", "·", "!"
@@ -21,11 +22,16 @@ def sign(layer: Layer) -> str:
     return NOTHING if layer.own is None else PASS
 
 
-def of_layer(layer: Layer, culprit: Divergence | None) -> RenderableType:
-    """Everything that is known of a layer; `culprit` is given if the layer is the culprit."""
+def of_layer(layer: Layer, culprit: Divergence | None, also: str = "") -> RenderableType:
+    """Everything that is known of a layer; `culprit` is given if the layer is the culprit.
+
+    `also` says in which other layers it goes wrong in the same way.
+    """
     colour = {PASS: "green", FAIL: "red", NOTHING: ""}[sign(layer)]
-    head = Text.assemble((f"{sign(layer)} {layer.name}", f"bold {colour}"), "\n", (layer.type, "dim"))
-    facts = [*(_of_culprit(culprit) if culprit else _why(layer)), *_numbers(layer)]
+    head = Text.assemble(
+        (f"{sign(layer)} {layer.name}", f"bold {colour}"), "  ", (layer.type.rpartition(".")[2], "dim")
+    )
+    facts = [*(_of_culprit(culprit, also) if culprit else _why(layer)), *_numbers(layer)]
     parts: list[RenderableType] = [head, _grid(facts)]
     if culprit is not None and culprit.edits:
         parts += [Text("the source is not what was generated:", style="bold")]
@@ -38,7 +44,7 @@ def of_nothing(report: Report) -> RenderableType:
     if not report.todos:
         return Text(phrases.headline(report))
     facts = [
-        (todo.op, f"{todo.reason} ({', '.join(part for part in (todo.layer, todo.source) if part)})")
+        (todo.op, f"{todo.reason} ({', '.join(part for part in (todo.layer, shown(todo.source)) if part)})")
         for todo in report.todos
     ]
     return Group(Text(f"{len(report.todos)} to do", style="bold"), _grid(facts))
@@ -57,37 +63,46 @@ def _why(layer: Layer) -> Iterator[tuple[str, str]]:
         yield "why", layer.reason
 
 
-def _of_culprit(culprit: Divergence) -> Iterator[tuple[str, str]]:
+def _of_culprit(culprit: Divergence, also: str) -> Iterator[tuple[str, str]]:
+    for suggestion in culprit.suggestions:
+        yield "maybe", phrases.suggestion(suggestion)
+    if (operation := culprit.operation) is not None:
+        at = shown(operation.source)
+        yield "op", f"{operation.op} at {at}" if at else operation.op
+    if also:
+        yield "also in", also
     yield "culprit", phrases.culprit(culprit)
     if culprit.kind == "returned":
         yield "where", phrases.behind(culprit)
-        yield "handed over at", culprit.source or "unknown"
+        yield "handed over at", shown(culprit.source) or "unknown"
     if culprit.kind == "chained":
         yield "", "every layer is right by itself; here the drift is first too large"
-    if (operation := culprit.operation) is not None:
-        yield "op", f"{operation.node}, {operation.op}: {operation.reason}"
-        if operation.source:
-            yield "", operation.source
-    for suggestion in culprit.suggestions:
-        yield "maybe", f"{suggestion.text} (explains {100 * suggestion.explains:.3g} %)"
+    if operation is not None and operation.reason != culprit.reason:
+        yield "op error", f"{operation.node}: {operation.reason}"
     if culprit.snippet is not None:
-        yield "snippet", f"{culprit.snippet} (press o)"
+        yield "snippet", f"{shown(culprit.snippet)} (press o)"
 
 
 def _numbers(layer: Layer) -> Iterator[tuple[str, str]]:
     own = layer.own
-    yield "own", phrases.error(own)
+    yield "alone", phrases.error(own)
     if own is not None:
         yield (
             "of limit",
-            f"{phrases.share_of_limit(own) or 'not judged'} ({own.rule or layer.rule or 'no rule'})",
+            f"{phrases.share_of_limit(own) or 'not judged'}{_distance(own)} ({own.rule or layer.rule or 'no rule'})",
         )
     yield "chained", phrases.error(layer.chained)
     if own is not None:
         yield from _of_value(own)
-    yield "source", layer.source or "unknown"
+    yield "source", shown(layer.source) or "unknown"
+    yield "type", layer.type
     if layer.parent is not None:
         yield "within", layer.parent
+
+
+def _distance(own: Measured) -> str:
+    limit = phrases.limit(own)
+    return f": {phrases.own_error(own)} of {limit}" if limit else ""
 
 
 def _of_value(own: Measured) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 
-from torchport.events import Event, LayerJudged, StepBegan, StepEnded, Watcher, text_of
+from torchport.events import Event, LayerJudged, StepBegan, StepEnded, Watcher, passing_text_of
 from torchport.parity.result import Layer
 from torchport.report.tui import processes
 from torchport.runs.report import Report
@@ -102,7 +102,7 @@ class Job:
             self._ends[event.step] = event
         elif isinstance(event, LayerJudged):
             self.layers.append(event.layer)
-        if (text := text_of(event)) is not None:
+        if (text := passing_text_of(event)) is not None:
             self.message = text
 
     def _read(self, reader: int) -> None:

@@ -1,6 +1,6 @@
 """A layer's picture in characters: the heatmap of its errors, and how its values are spread.
 
-In: a `Picture`. Out: rich `Text`. Every cell has a digit or a number, so nothing is shown by colour alone.
+In: a `Picture`. Out: rich `Text`. Every cell has a number, so nothing is shown by colour alone.
 """
 
 import math
@@ -11,36 +11,58 @@ from rich.text import Text
 from torchport.parity.picture import Picture
 
 WIDE = 64
-"""With this many columns or more, the cells hold numbers; with fewer, they hold digits."""
-_COLOURS = ("#2b1a5c", "#641a80", "#a3307e", "#de4968", "#fb8861", "#fde0a1")
-_LEVELS = len(_COLOURS)
-_INFINITE = _LEVELS + 1
+"""With this many columns or more, the cells and bars are twice as wide."""
+_LEVELS = (
+    (0.3, "#ffffff on #1d3f63"),
+    (1.0, "#ffffff on #2f6ea8"),
+    (10.0, "#000000 on #f0b27a"),
+    (1000.0, "#000000 on #e67e22"),
+    (math.inf, "bold #ffffff on #a93226"),
+)
+"""The largest share of what is allowed of each level, and its colours: calm up to 1, where an element passes."""
+_UNKNOWN = "#000000 on #b0b0b0"
 _BARS = " ▁▂▃▄▅▆▇█"
 _LABEL = 10
 
 
-def heatmap(picture: Picture, width: int) -> Text:
-    """The largest error in each part of the tensor, with a legend of the levels beside it."""
-    finite = [error for row in picture.errors for error in row if math.isfinite(error)]
-    largest = max(finite, default=0.0)
-    room = 6 if width >= WIDE else 3
-    rows = [_row(row, largest, room) for row in picture.errors]
-    blank = Text(" " * room * max((len(row) for row in picture.errors), default=0))
-    lines = [
-        Text.assemble(row, "  ", meaning)
-        for row, meaning in zip_longest(rows, _legend(largest), fillvalue=blank)
+def heatmap(picture: Picture, allowed: float | None, width: int) -> Text:
+    """The largest error in each part of the tensor, as a multiple of what is allowed, with a legend beside it."""
+    room = 6 if width >= WIDE else 4
+    rows = [
+        Text.assemble(*((share(error, allowed).center(room), _style(error, allowed)) for error in row))
+        for row in picture.errors
     ]
+    wide = room * max((len(row) for row in picture.errors), default=0)
+    legend = _legend(allowed)
+    blank = Text(" " * wide)
+    rows += [blank] * (len(legend) - len(rows))
+    lines = [Text.assemble(row, " ", meaning) for row, meaning in zip_longest(rows, legend, fillvalue=Text())]
     return Text("\n").join(lines)
 
 
-def level(error: float, largest: float) -> int:
-    """The level of an error: 0 for none, then one for each half decade up to the largest, then one for NaN and Inf."""
+def share(error: float, allowed: float | None) -> str:
+    """A multiple of what is allowed in at most four characters: `·` for no error, `.3`, `12`, `4k`, `9e9`."""
     if not math.isfinite(error):
-        return _INFINITE
+        return "NaN"
     if error == 0:
-        return 0
-    share = error / largest
-    return max(1, _LEVELS + math.ceil(2 * math.log10(share))) if share > 0 else 1
+        return "·"
+    if not allowed:
+        return "?"
+    times = error / allowed
+    if times < 0.95:
+        return "0" if times < 0.05 else f"{times:.1f}"[1:]
+    for unit, sign in ((1.0, ""), (1e3, "k"), (1e6, "M")):
+        if times < 999.5 * unit:
+            return f"{times / unit:.0f}{sign}"
+    return f"{times:.0e}".replace("+0", "").replace("+", "")
+
+
+def _style(error: float, allowed: float | None) -> str:
+    if error == 0:
+        return ""
+    if not math.isfinite(error):
+        return _LEVELS[-1][1]
+    return next(style for most, style in _LEVELS if error / allowed <= most) if allowed else _UNKNOWN
 
 
 def histograms(picture: Picture, width: int) -> Text:
@@ -59,33 +81,17 @@ def histograms(picture: Picture, width: int) -> Text:
     return Text("\n").join([*lines, Text(" " * _LABEL + axis)])
 
 
-def _row(errors: tuple[float, ...], largest: float, room: int) -> Text:
-    return Text.assemble(*(_cell(error, level(error, largest), room) for error in errors))
-
-
-def _cell(error: float, which: int, room: int) -> tuple[str, str]:
-    text = _sign(which) if room < 6 or which in (0, _INFINITE) else f"{error:.0e}"
-    return text.center(room), _style(which)
-
-
-def _sign(which: int) -> str:
-    return {0: "·", _INFINITE: "∞"}.get(which, str(which))
-
-
-def _style(which: int) -> str:
-    if which == 0:
-        return ""
-    if which == _INFINITE:
-        return "bold #000000 on #ffffff"
-    return f"{'#ffffff' if which <= 4 else '#000000'} on {_COLOURS[which - 1]}"
-
-
-def _legend(largest: float) -> list[Text]:
-    """One line for each level, the largest first, and at most as many lines as a picture has."""
-    bounds = [(which, largest * 10 ** ((which - _LEVELS) / 2)) for which in range(_LEVELS, 0, -1)]
-    meanings = [(which, f"≤ {bound:.2e}") for which, bound in bounds] if largest > 0 else []
-    meanings += [(0, "no error"), (_INFINITE, "NaN or Inf")]
-    return [Text.assemble((f" {_sign(which)} ", _style(which)), f" {text}") for which, text in meanings]
+def _legend(allowed: float | None) -> list[Text]:
+    """What the numbers mean, in few words: there is little room beside a picture."""
+    if not allowed:
+        return [Text("· exact")]
+    words = ("≤ .3", "≤ 1", "≤ 10", "≤ 1k", "more")
+    signs = ("✓", "✓", "✗", "✗", "✗")
+    known = [
+        Text.assemble((sign, style), f" {text}")
+        for sign, text, (_, style) in zip(signs, words, _LEVELS, strict=True)
+    ]
+    return [Text("1 limit"), *known, Text("· exact")]
 
 
 def _bars(counts: tuple[int, ...], top: int, times: int) -> str:

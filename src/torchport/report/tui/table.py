@@ -24,7 +24,7 @@ class _Column(NamedTuple):
 
 
 _NUMBERS = (
-    _Column("own error", 9, lambda layer: phrases.largest(layer.own)),
+    _Column("own error", 9, lambda layer: phrases.own_error(layer.own)),
     _Column("of limit", 8, lambda layer: phrases.share_of_limit(layer.own)),
     _Column("chained", 7, lambda layer: phrases.largest(layer.chained)),
     _Column("cosine", 9, lambda layer: "" if layer.own is None else f"{layer.own.cosine:.6g}"),

@@ -20,11 +20,11 @@ from torchport.capture.graph import Graph
 from torchport.errors import BuildError, UsageError
 from torchport.events import Say
 from torchport.files import write_atomically
-from torchport.targets.base import Artifact, Mode, Repro, SourceMap, Stopped, Todo
+from torchport.targets.base import Artifact, Mode, Repro, SourceMap, Stopped, Timing, Todo
 from torchport.targets.candle import build, edits, repro, running, rust, sources, streaming
 from torchport.targets.candle.weights import StoredWeights
 from torchport.targets.candle.writer import Generated
-from torchport.targets.hunks import hunks
+from torchport.targets.hunks import edited_lines, hunks
 from torchport.trace.writing import write_tensors
 
 SOURCE = Path("src") / "model.rs"
@@ -134,7 +134,9 @@ class CandleArtifact:
         if not self.source.is_file():
             return None
         facts = self.facts
-        return sources.read(self.source, graph, None if facts is None else facts.structs)
+        found = sources.read(self.source, graph, None if facts is None else facts.structs)
+        texts = self.texts()
+        return found if texts is None else replace(found, edited=edited_lines(*texts))
 
     def edits(self) -> tuple[str, ...]:
         return (*self._edits_of(SOURCE), *self._edits_of(PROGRAM))
@@ -161,14 +163,16 @@ class CandleArtifact:
             raise BuildError(
                 "TP0502", f"{self.folder} was not built before it is run", where=str(self.folder)
             )
-        place = self.data or self.watched
-        weights, reads = self.weights or place / WEIGHTS, _generated(self.folder) / _READS
-        is_streamed = self.weights is None and reads.is_file() and streaming.is_worth_it(weights)
-        files = running.Files(weights, place / CONFIG, reads if is_streamed else None)
-        stopped = running.run(self.program, files, golden, mode, record, self.name)
+        stopped = running.run(self.program, self._files(), golden, mode, record, self.name)
         if stopped is None or stopped.todo is None:
             return stopped
         return stopped.model_copy(update={"todo": self._as_generated(stopped.todo)})
+
+    def _files(self) -> running.Files:
+        place = self.data or self.watched
+        weights, reads = self.weights or place / WEIGHTS, _generated(self.folder) / _READS
+        is_streamed = self.weights is None and reads.is_file() and streaming.is_worth_it(weights)
+        return running.Files(weights, place / CONFIG, reads if is_streamed else None)
 
     def _as_generated(self, reached: Todo) -> Todo:
         """The TODO with its layer and line, as it was generated; as the program names it if that is not known."""
@@ -202,6 +206,12 @@ class CandleArtifact:
     def multiplies_blocks(self, graph: Graph, weight: str) -> bool:
         readers = [module for module in graph.modules.values() if weight in module.params.values()]
         return all(reader.type in _IN_BLOCKS and len(reader.nodes) == 1 for reader in readers)
+
+    def timed(self, golden: Path, threads: int, budget: float) -> Timing | None:
+        files = self._files()
+        if self.program is None or files.reads is not None:
+            return None
+        return running.timed(self.program, files, golden, threads, budget)
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
         facts = self.facts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from torchport.errors import DiskError, RunError
-from torchport.targets.base import Mode, Stopped, Todo
+from torchport.targets.base import Mode, Stopped, Timing, Todo
 
 
 class Files(NamedTuple):
@@ -47,6 +49,21 @@ def run(program: Path, files: Files, trace: Path, mode: Mode, record: Path, name
         return Stopped(message=message)
     todo = None if stop.todo is None else Todo(op=stop.todo.op, layer=name, reason=stop.todo.message)
     return Stopped(message=_without_backtrace(stop.message)[-1500:], todo=todo)
+
+
+def timed(program: Path, files: Files, trace: Path, threads: int, budget: float) -> Timing | None:
+    """What an unwatched run takes with so many threads; None if the program cannot say."""
+    command = [str(program), "--weights", str(files.weights), "--config", str(files.config)]
+    command += ["--check", str(trace), "--time", str(budget)]
+    environment = {**os.environ, "RAYON_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode != 0:
+        return None
+    try:
+        found = json.loads(done.stdout.splitlines()[-1])
+        return Timing(**{**found, "bytes": found["peak_bytes"]})
+    except (ValueError, IndexError, KeyError, TypeError):
+        return None  # A program whose `main` the user has written may print other things.
 
 
 class ReachedTodo(BaseModel):
