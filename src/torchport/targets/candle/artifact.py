@@ -155,9 +155,7 @@ class CandleArtifact:
                 "TP0502", f"{self.folder} was not built before it is run", where=str(self.folder)
             )
         place = self.data or self.watched
-        stopped = running.run(
-            self.program, self.weights or place / WEIGHTS, place / CONFIG, golden, mode, record, self.name
-        )
+        stopped = running.run(self.program, place, golden, mode, record, self.name, weights=self.weights)
         if stopped is None or stopped.todo is None:
             return stopped
         return stopped.model_copy(update={"todo": self._as_generated(stopped.todo)})

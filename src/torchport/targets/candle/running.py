@@ -14,13 +14,24 @@ from torchport.targets.base import Mode, Stopped, Todo
 
 
 def run(
-    program: Path, weights: Path, config: Path, trace: Path, mode: Mode, record: Path, name: str
+    program: Path,
+    folder: Path,
+    trace: Path,
+    mode: Mode,
+    record: Path,
+    name: str,
+    *,
+    weights: Path | None = None,
 ) -> Stopped | None:
-    """Runs the port along a trace. Gives why it stopped, or None if it came to its end."""
+    """Runs the port along a trace. Gives why it stopped, or None if it came to its end.
+
+    `folder` has the config and, unless another file is given, the weights.
+    """
     record.parent.mkdir(parents=True, exist_ok=True)
     record.unlink(missing_ok=True)
     stop_file(record).unlink(missing_ok=True)
-    command = [str(program), "--weights", str(weights), "--config", str(config)]
+    command = [str(program), "--weights", str(weights or folder / "model.safetensors")]
+    command += ["--config", str(folder / "config.json")]
     command += ["--check", str(trace), "--mode", mode, "--record", str(record)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode == 0:
@@ -30,7 +41,7 @@ def run(
         raise DiskError("TP0330", f"the disk is full while the port runs: {message}", where=str(record))
     if not record.is_file():
         raise RunError(
-            "TP0601", f"the port stopped before it computed anything: {message}", where=str(config.parent)
+            "TP0601", f"the port stopped before it computed anything: {message}", where=str(folder)
         )
     stop = read_stop(record)
     if stop is None:
