@@ -36,6 +36,7 @@ def test_matrices_that_are_only_multiplied_or_looked_up_are_candidates() -> None
     found = chosen()
     assert set(found.candidates) == {"table.weight", "fc.weight"}
     assert found.candidates["fc.weight"].shape == (32, 32) and found.candidates["fc.weight"].layer == "fc"
+    assert found.candidates["table.weight"].is_looked_up and not found.candidates["fc.weight"].is_looked_up
     assert not found.candidates["table.weight"].is_table, "it is the head's weight, too"
 
 

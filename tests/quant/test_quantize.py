@@ -219,6 +219,9 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         (["--schemes", "awq"], "its rows are looked up"),
         (["--schemes", "q4_k"], "cannot be q4_k: its rows have 64 weights"),
         (["--budget-mb", "1", "--max-drift", "0.1"], "do not go together"),
+        (["--budget-mb", "nan"], "--budget-mb"),
+        (["--budget-mb", "inf"], "--budget-mb must be a number above 0"),
+        (["--max-drift", "inf"], "--max-drift must be a number above 0"),
         (["--plot", "x.pdf"], "a plot is .html, .svg, .png"),
     ],
 )

@@ -73,7 +73,7 @@ def quantize(
         asked = Asked(
             schemes=tuple(scheme.strip() for scheme in schemes.split(",") if scheme.strip()),
             sensitivity=sensitivity,
-            budget=None if budget_mb is None else round(budget_mb * 1e6),
+            budget=None if budget_mb is None else budget_mb * 1e6,
             max_drift=max_drift,
             by_importance=importance,
             engine=engine.value,

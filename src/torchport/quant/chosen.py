@@ -24,6 +24,8 @@ class Candidate:
     """The path of the module that reads it, the first if there are several."""
     is_table: bool
     """Whether rows of it are looked up, and it is multiplied with nowhere."""
+    is_looked_up: bool
+    """Whether rows of it are looked up somewhere, as those of an embedding that is tied to a head are."""
 
     @property
     def numel(self) -> int:
@@ -58,8 +60,9 @@ def choose(graph: Graph) -> Chosen:
             floats[name] = f"{weight.kind} that nothing reads"
         else:
             rows, width = (int(size) for size in weight.meta.shape)  # type: ignore[arg-type]
-            is_table = all(use.operation == "aten.embedding.default" for use in uses)
-            candidates[name] = Candidate(name, (rows, width), uses[0].module.path, is_table)
+            looked_up = [use.operation == "aten.embedding.default" for use in uses]
+            layer = uses[0].module.path
+            candidates[name] = Candidate(name, (rows, width), layer, all(looked_up), any(looked_up))
     return Chosen(candidates, floats)
 
 

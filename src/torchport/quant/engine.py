@@ -27,7 +27,7 @@ from torchport.quant.results import SchemeDrift
 from torchport.quant.storing import Importance, digest_of
 
 Engine = Literal["local", "ray"]
-VERSION = 2
+VERSION = 3
 """Of what is kept: results of another are measured again."""
 
 

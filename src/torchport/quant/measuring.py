@@ -165,7 +165,9 @@ def _outputs(subject: Subject, golden: Trace, chained: Trace) -> tuple[Drift, Lo
         raise QuantError("TP0350", "the model gives no floats, so that no drift of it can be measured")
     # One number for all outputs, so that schemes are compared by the same: which output is worst may change.
     drift = Drift.of(compare(_in_a_row(golden, floats), _in_a_row(chained, floats)))
-    tables = {candidate.shape[0] for candidate in subject.chosen.candidates.values() if candidate.is_table}
+    tables = {
+        candidate.shape[0] for candidate in subject.chosen.candidates.values() if candidate.is_looked_up
+    }
     names = dict(zip(keys, subject.graph.output_names, strict=False))
     spread = [key for key in floats if names.get(key) == "logits" or _is_over(golden.get(key), tables)]
     return drift, None if not spread else logits_drift(golden.get(spread[0]), chained.get(spread[0]))

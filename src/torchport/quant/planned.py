@@ -20,7 +20,7 @@ def plan_for(
     choices: Mapping[str, list[Choice]],
     *,
     fixed_bytes: int,
-    budget: int | None,
+    budget: float | None,
     max_drift: float | None,
     measure: Run,
 ) -> Plan:
@@ -31,7 +31,7 @@ def plan_for(
     return _for_drift(choices, max_drift, measure)
 
 
-def _for_bytes(choices: Mapping[str, list[Choice]], fixed_bytes: int, budget: int, measure: Run) -> Plan:
+def _for_bytes(choices: Mapping[str, list[Choice]], fixed_bytes: int, budget: float, measure: Run) -> Plan:
     planned = within_bytes(choices, budget - fixed_bytes)
     if planned is None:
         smallest = next(frontier(choices)).bytes + fixed_bytes

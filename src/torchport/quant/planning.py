@@ -72,7 +72,7 @@ def _slope(smaller: Choice, larger: Choice) -> float:
     return (smaller.error - larger.error) / (larger.bytes - smaller.bytes)
 
 
-def within_bytes(choices: Mapping[str, list[Choice]], budget: int) -> Planned | None:
+def within_bytes(choices: Mapping[str, list[Choice]], budget: float) -> Planned | None:
     """The mix of the least error that takes up no more; None if even the smallest takes up more.
 
     Beyond the last step of the frontier that fits, smaller steps that still fit are taken.
@@ -85,7 +85,7 @@ def within_bytes(choices: Mapping[str, list[Choice]], budget: int) -> Planned | 
     return None if fitting is None else _filled(choices, fitting, budget)
 
 
-def _filled(choices: Mapping[str, list[Choice]], planned: Planned, budget: int) -> Planned:
+def _filled(choices: Mapping[str, list[Choice]], planned: Planned, budget: float) -> Planned:
     """The mix with what is left of the budget spent on the best changes that still fit."""
     now = {
         name: next(choice for choice in choices[name] if choice.format == format_)
@@ -105,7 +105,8 @@ def _filled(choices: Mapping[str, list[Choice]], planned: Planned, budget: int) 
         left -= choice.bytes - now[name].bytes
         now[name] = choice
     mix = {name: choice.format for name, choice in now.items()}
-    return Planned(mix, budget - left, sum(choice.error for choice in now.values()))
+    nbytes = sum(choice.bytes for choice in now.values())
+    return Planned(mix, nbytes, sum(choice.error for choice in now.values()))
 
 
 def within_error(choices: Mapping[str, list[Choice]], most: float) -> Planned | None:

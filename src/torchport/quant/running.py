@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class Asked:
 
     schemes: tuple[str, ...] = ()
     sensitivity: bool = False
-    budget: int | None = None
+    budget: float | None = None
     """The bytes that a plan may take up, floats included."""
     max_drift: float | None = None
     """The RMS error of the output that a plan may make, as a share of the output's RMS."""
@@ -69,6 +70,9 @@ def quantize_spec(
 def must_be_sound(asked: Asked) -> None:
     if not asked.schemes and not asked.sensitivity and not asked.plans:
         raise UsageError("TP0801", "--schemes is empty", fix="Give some, such as --schemes q8_0,q4_0.")
+    for flag, value in (("--budget-mb", asked.budget), ("--max-drift", asked.max_drift)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise UsageError("TP0801", f"{flag} must be a number above 0")
     for scheme in asked.schemes:
         formats_of(scheme)
     if asked.budget is not None and asked.max_drift is not None:
