@@ -163,9 +163,9 @@ def test_another_checkpoint_runs_as_described(answers: tuple[Path, dict[str, str
         run([sys.executable, name], folder)
     port = Port.open(folder / "torchport-out/tiny")
     port.artifact.prepare(lambda _: None)
-    config = folder / "torchport-out/tiny/rust/config.json"
-    given = ["--config", str(config), "--weights", "finetuned.safetensors"]
-    run([str(port.artifact.program), *given, "inputs.safetensors", "outputs.safetensors"], folder)
+    (command,) = [block for block in blocks(USING, "sh") if "finetuned" in block]
+    given = shlex.split(command.replace("\\\n", " ").partition(" -- ")[2])
+    run([str(port.artifact.program), *given], folder)
     model = runpy.run_path(str(folder / "tiny.py"))["tiny"]()[0]
     model.load_state_dict(load_file(folder / "finetuned.safetensors"))
     expected = model(load_file(folder / "inputs.safetensors")["x"])
