@@ -142,7 +142,7 @@ def library(answers: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempP
 def test_a_port_is_used_as_a_library_as_described(
     answers: tuple[Path, dict[str, str]], library: Path
 ) -> None:
-    assert run([str(library)], answers[0]).strip() == "[5, 7, 64]"
+    assert run([str(library)], answers[0]).strip() == "[5, 16, 64]"
 
 
 def test_the_dependencies_of_the_page_are_those_of_a_port(answers: tuple[Path, dict[str, str]]) -> None:
@@ -163,9 +163,9 @@ def test_another_checkpoint_runs_as_described(answers: tuple[Path, dict[str, str
         run([sys.executable, name], folder)
     port = Port.open(folder / "torchport-out/tiny")
     port.artifact.prepare(lambda _: None)
-    config = folder / "torchport-out/tiny/rust/config.json"
-    given = ["--config", str(config), "--weights", "finetuned.safetensors"]
-    run([str(port.artifact.program), *given, "inputs.safetensors", "outputs.safetensors"], folder)
+    (command,) = [block for block in blocks(USING, "sh") if "finetuned" in block]
+    given = shlex.split(command.replace("\\\n", " ").partition(" -- ")[2])
+    run([str(port.artifact.program), *given], folder)
     model = runpy.run_path(str(folder / "tiny.py"))["tiny"]()[0]
     model.load_state_dict(load_file(folder / "finetuned.safetensors"))
     expected = model(load_file(folder / "inputs.safetensors")["x"])

@@ -47,7 +47,7 @@ def test_different_files_exit_with_1_and_show_the_first_and_the_worst(
     assert answer.stdout.startswith("DIFFERENT  1 of 2 tensors differ, 1 identical (assert_close by dtype)\n")
     assert "fc.weight  in the order of A" in answer.stdout
     assert "max 0.25 at [0, 0]" in answer.stdout
-    assert re.search(r"DIFF +fc\.weight +0\.25 +0\.12 +0\.99\d+ +25 % +\[4, 3\] float32", answer.stdout)
+    assert re.search(r"DIFF +fc\.weight +0\.25 +0\.12 +0\.99\d+ +25\.0 % +\[4, 3\] float32", answer.stdout)
     assert "fc.bias" not in answer.stdout
 
 
