@@ -16,6 +16,7 @@ from torchport.capture import source, symbols
 from torchport.capture.convert import Converter
 from torchport.capture.decompositions import DECOMPOSITIONS
 from torchport.capture.exported import Exported
+from torchport.capture.packed import lengths_left_free, packed_as_padded
 from torchport.capture.simplify import HANDLED
 from torchport.capture.torch_internals import preserve_node_meta, pytree
 from torchport.capture.weights import MemoryWeights, Weights
@@ -83,7 +84,7 @@ def _run_export(
     args_shapes, kwargs_shapes = shapes
     try:
         # Without the context, the operations inside torch.cond and the like lose their lines and modules.
-        with preserve_node_meta():
+        with preserve_node_meta(), packed_as_padded():
             return torch.export.export(
                 model,
                 example[0],
@@ -135,7 +136,8 @@ def _functionalise(
     chosen = {
         op: rule for op, rule in table.items() if str(op) not in HANDLED and decompose and decompose(str(op))
     }
-    functional: torch.export.ExportedProgram = program.run_decompositions(chosen)
+    with lengths_left_free():
+        functional: torch.export.ExportedProgram = program.run_decompositions(chosen)
     return functional
 
 

@@ -13,7 +13,7 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 - `torch._subclasses.FakeTensorMode`: shapes and strides of what an operation gives, without computing it.
 - `torch._guards`: `tracing(None)` to step out of a compilation that is going on, `detect_fake_mode`.
 - `torch.fx.traceback.preserve_node_meta`: a graph that is traced again keeps the user's lines.
-- `torch._decomp.get_decompositions`: an operation as others that it is made of.
+- `torch._decomp.get_decompositions`: an operation as others that it is made of; `global_decomposition_table` has all.
 - `torch._higher_order_ops.associative_scan.generic_associative_scan`: the order in which torch combines elements.
 - `torch.autograd.grad_mode._unsafe_preserve_version_counter`: what is put back counts as never written to.
 - `torch._C._functorch`: `peek_interpreter_stack` and `is_functorch_wrapped_tensor`, which tell whether a transform of
@@ -30,7 +30,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 import torch
-from torch._decomp import get_decompositions
+from torch._decomp import get_decompositions, global_decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode, tracing
 from torch._higher_order_ops.associative_scan import generic_associative_scan
@@ -50,6 +50,7 @@ __all__ = [
     "TorchDispatchMode",
     "associative_scan",
     "aten_names",
+    "decomposition_tables",
     "decompositions",
     "eps_of_rms_norm",
     "is_autocast_on",
@@ -206,3 +207,8 @@ def _real_tensors_allowed(inputs: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         mode.allow_non_fake_inputs = before
+
+
+def decomposition_tables() -> list[dict[Any, Callable[..., Any]]]:
+    """Torch's tables of what operations are made of, by which it also finds shapes."""
+    return list(global_decomposition_table.values())
