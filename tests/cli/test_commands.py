@@ -94,6 +94,7 @@ def test_record_of_a_spec(torchport: Torchport, behind: Behind) -> None:
         "dynamic": None,
         "hints": None,
         "ops": True,
+        "allow_random": False,
     }
     assert answer.stdout == "files:\n  trace: o/n_trace.safetensors\ncalls: 12\n"
 

@@ -17,6 +17,7 @@ from torchport.capture import source, symbols
 from torchport.capture.convert import Converter
 from torchport.capture.decompositions import DECOMPOSITIONS
 from torchport.capture.exported import Exported
+from torchport.capture.packed import lengths_left_free, packed_as_padded
 from torchport.capture.simplify import HANDLED
 from torchport.capture.torch_internals import (
     FixedSize,
@@ -108,7 +109,7 @@ def _run_export(
     args_shapes, kwargs_shapes = shapes
     try:
         # Without the context, the operations inside torch.cond and the like lose their lines and modules.
-        with preserve_node_meta(), lines_of_helpers_kept(source.is_helper):
+        with preserve_node_meta(), lines_of_helpers_kept(source.is_helper), packed_as_padded():
             return torch.export.export(
                 model,
                 example[0],
@@ -160,7 +161,8 @@ def _functionalise(
     chosen = {
         op: rule for op, rule in table.items() if str(op) not in HANDLED and decompose and decompose(str(op))
     }
-    functional: torch.export.ExportedProgram = program.run_decompositions(chosen)
+    with lengths_left_free():
+        functional: torch.export.ExportedProgram = program.run_decompositions(chosen)
     return functional
 
 

@@ -18,7 +18,7 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 - `torch.fx.proxy.TracerBase._filter_traceback_frames`, which is there to be overridden: torch.export keeps the lines of
   `forward` alone, and drops those of the functions that a `forward` calls. Without it, an operation has the line of the
   call.
-- `torch._decomp.get_decompositions`: an operation as others that it is made of.
+- `torch._decomp.get_decompositions`: an operation as others that it is made of; `global_decomposition_table` has all.
 - `torch._higher_order_ops.associative_scan.generic_associative_scan`: the order in which torch combines elements.
 - `torch.autograd.grad_mode._unsafe_preserve_version_counter`: what is put back counts as never written to.
 - `torch._C._functorch`: `peek_interpreter_stack` and `is_functorch_wrapped_tensor`, which tell whether a transform of
@@ -39,7 +39,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
-from torch._decomp import get_decompositions
+from torch._decomp import get_decompositions, global_decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode, tracing
 from torch._higher_order_ops.associative_scan import generic_associative_scan
@@ -62,6 +62,7 @@ __all__ = [
     "TorchDispatchMode",
     "associative_scan",
     "aten_names",
+    "decomposition_tables",
     "decompositions",
     "eps_of_rms_norm",
     "is_autocast_on",
@@ -307,3 +308,8 @@ def _running_line() -> str | None:
             return None
         frame = frame.f_back
     return None
+
+
+def decomposition_tables() -> list[dict[Any, Callable[..., Any]]]:
+    """Torch's tables of what operations are made of, by which it also finds shapes."""
+    return list(global_decomposition_table.values())

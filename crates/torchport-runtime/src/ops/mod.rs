@@ -37,6 +37,7 @@ mod microkernel;
 mod norm;
 #[cfg(test)]
 mod norm_tests;
+mod packed;
 mod pad;
 mod pairs;
 mod pool;
@@ -98,6 +99,7 @@ pub use linalg::{
 pub use logic::*;
 pub use matmul::{addmm, linear, matmul};
 pub use norm::{batch_norm, group_norm, layer_norm, rms_norm};
+pub use packed::{is_inside, unpacked};
 pub use pad::{pad, PadMode};
 pub use pairs::*;
 pub use placing::*;

@@ -44,6 +44,48 @@ pub fn rnn_of(
     one_state(nonlinearity, x, hidden, params, cfg)
 }
 
+/// `lstm_of` for a batch of rows of different lengths: (steps, batch, input), the longest row first.
+pub fn lstm_packed(
+    x: &Tensor,
+    lengths: &Tensor,
+    hidden: &Tensor,
+    cell: &Tensor,
+    params: &[&Tensor],
+    cfg: RnnConfig,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let sizes = [last(hidden)?, last(cell)?];
+    let stack = stack(LstmCell, sizes, params, &cfg)?;
+    let (ys, [hidden, cell]) = stack.forward_packed(x, lengths, [hidden, cell])?;
+    Ok((ys, hidden, cell))
+}
+
+/// `gru_of` for a batch of rows of different lengths.
+pub fn gru_packed(
+    x: &Tensor,
+    lengths: &Tensor,
+    hidden: &Tensor,
+    params: &[&Tensor],
+    cfg: RnnConfig,
+) -> Result<(Tensor, Tensor)> {
+    let stack = stack(GruCell, [last(hidden)?], params, &cfg)?;
+    let (ys, [hidden]) = stack.forward_packed(x, lengths, [hidden])?;
+    Ok((ys, hidden))
+}
+
+/// `rnn_of` for a batch of rows of different lengths.
+pub fn rnn_packed(
+    x: &Tensor,
+    lengths: &Tensor,
+    hidden: &Tensor,
+    params: &[&Tensor],
+    cfg: RnnConfig,
+    nonlinearity: Nonlinearity,
+) -> Result<(Tensor, Tensor)> {
+    let stack = stack(nonlinearity, [last(hidden)?], params, &cfg)?;
+    let (ys, [hidden]) = stack.forward_packed(x, lengths, [hidden])?;
+    Ok((ys, hidden))
+}
+
 fn one_state<C: Cell<1>>(
     cell: C,
     x: &Tensor,

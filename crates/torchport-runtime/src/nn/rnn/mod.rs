@@ -8,7 +8,7 @@ mod lstm;
 mod simple;
 mod stack;
 
-pub use functional::{gru_of, lstm_of, rnn_of};
+pub use functional::{gru_of, gru_packed, lstm_of, lstm_packed, rnn_of, rnn_packed};
 pub use gru::{gru, Gru};
 pub use lstm::{lstm, Lstm};
 pub use simple::{rnn, Nonlinearity, Rnn};

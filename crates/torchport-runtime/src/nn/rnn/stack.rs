@@ -2,6 +2,7 @@
 
 use super::cell::{working_dtype, Cell, Weights};
 use super::RnnConfig;
+use crate::ops;
 use candle::{DType, Result, Tensor, D};
 use candle_nn::VarBuilder;
 
@@ -93,7 +94,7 @@ impl<C: Cell<STATES>, const STATES: usize> Stack<C, STATES> {
             Some(states) if batched => try_map(states, |state| self.widen(state.clone()))?,
             Some(states) => try_map(states, |state| self.widen(state.unsqueeze(1)?))?,
         };
-        let (ys, states) = self.run(xs, &initial)?;
+        let (ys, states) = self.run(xs, &initial, None)?;
         let ys = ys.to_dtype(self.dtype)?;
         let states = try_map(states, |state| state.to_dtype(self.dtype))?;
         match (batched, self.batch_first) {
@@ -101,6 +102,22 @@ impl<C: Cell<STATES>, const STATES: usize> Stack<C, STATES> {
             (true, true) => Ok((ys.transpose(0, 1)?.contiguous()?, states)),
             (true, false) => Ok((ys, states)),
         }
+    }
+
+    /// The same for rows of different lengths, (steps, batch, input): behind its end a row has zeros, and its states
+    /// stay what they were.
+    pub(super) fn forward_packed(
+        &self,
+        xs: &Tensor,
+        lengths: &Tensor,
+        initial: [&Tensor; STATES],
+    ) -> Result<(Tensor, [Tensor; STATES])> {
+        let xs = self.widen(xs.clone())?;
+        let initial = try_map(initial, |state| self.widen(state.clone()))?;
+        let inside = ops::is_inside(xs.dim(0)?, lengths)?.unsqueeze(2)?;
+        let (ys, states) = self.run(xs, &initial, Some(&inside))?;
+        let states = try_map(states, |state| state.to_dtype(self.dtype))?;
+        Ok((ys.to_dtype(self.dtype)?, states))
     }
 
     fn widen(&self, values: Tensor) -> Result<Tensor> {
@@ -123,8 +140,14 @@ impl<C: Cell<STATES>, const STATES: usize> Stack<C, STATES> {
         })
     }
 
-    /// Over (steps, batch, input), from states of (layers × directions, batch, size).
-    fn run(&self, xs: Tensor, initial: &[Tensor; STATES]) -> Result<(Tensor, [Tensor; STATES])> {
+    /// Over (steps, batch, input), from states of (layers × directions, batch, size). `inside` says for each step which
+    /// rows have one.
+    fn run(
+        &self,
+        xs: Tensor,
+        initial: &[Tensor; STATES],
+        inside: Option<&Tensor>,
+    ) -> Result<(Tensor, [Tensor; STATES])> {
         if xs.dim(0)? == 0 {
             candle::bail!("a recurrent layer needs a sequence of at least one step")
         }
@@ -140,7 +163,7 @@ impl<C: Cell<STATES>, const STATES: usize> Stack<C, STATES> {
             let mut outputs = Vec::with_capacity(directions.len());
             for (direction, weights) in directions.iter().enumerate() {
                 let state = try_map(initial.each_ref(), |state| state.get(row))?;
-                let (ys, state) = self.scan(weights, &xs, state, direction == 1)?;
+                let (ys, state) = self.scan(weights, &xs, state, direction == 1, inside)?;
                 outputs.push(ys);
                 for (states, state) in last.iter_mut().zip(state) {
                     states.push(state);
@@ -159,20 +182,37 @@ impl<C: Cell<STATES>, const STATES: usize> Stack<C, STATES> {
         xs: &Tensor,
         mut state: [Tensor; STATES],
         backwards: bool,
+        inside: Option<&Tensor>,
     ) -> Result<(Tensor, [Tensor; STATES])> {
         let projected = weights.project_input(xs)?;
         let steps = projected.dim(0)?;
         let mut outputs = Vec::with_capacity(steps);
         for step in 0..steps {
             let at = if backwards { steps - 1 - step } else { step };
-            state = self.cell.step(weights, &projected.get(at)?, &state)?;
-            outputs.push(state[0].clone());
+            let next = self.cell.step(weights, &projected.get(at)?, &state)?;
+            let Some(inside) = inside else {
+                outputs.push(next[0].clone());
+                state = next;
+                continue;
+            };
+            let has_step = inside.get(at)?;
+            outputs.push(kept(&has_step, &next[0], &next[0].zeros_like()?)?);
+            let mut before = state.iter();
+            state = try_map(next, |next| match before.next() {
+                Some(state) => kept(&has_step, &next, state),
+                None => Ok(next),
+            })?;
         }
         if backwards {
             outputs.reverse();
         }
         Ok((Tensor::stack(&outputs, 0)?, state))
     }
+}
+
+/// The rows of `next` that have a step, and those of `other` that have none.
+fn kept(has_step: &Tensor, next: &Tensor, other: &Tensor) -> Result<Tensor> {
+    has_step.broadcast_as(next.shape())?.where_cond(next, other)
 }
 
 /// `array::try_map` is not stable.
