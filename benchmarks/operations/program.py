@@ -29,7 +29,7 @@ _STORED = {torch.bool: torch.uint8}
 HEAD = """\
 #![allow(clippy::all, unused_imports, unused_variables, unused_parens)]
 use candle::{DType, Device, Result, Tensor};
-use torchport_runtime::ops;
+use torchport_runtime::{nn, ops};
 
 """
 
