@@ -16,6 +16,7 @@ _WIDE = (torch.float32, torch.float64)
 _INTEGERS = (torch.int64, torch.int32, torch.uint8)
 _BITS = (*_INTEGERS, torch.bool)
 ELSEWHERE = {
+    **dict.fromkeys(("aten.new_empty.default", "aten.empty_strided.default"), "its elements are undefined"),
     "aten.clone.default": "a capture leaves it only in bodies of torch.cond and the like, which other tests have",
     "aten.conj_physical.default": "torch.export writes it as aten._conj_physical.default",
 }
@@ -125,6 +126,7 @@ def _resizing() -> _Made:
         for axes in (1, 2, 3):
             x = _randn(1, 2, *(5, 4, 3)[:axes], dtype=dtype)
             yield f"aten.upsample_nearest{axes}d.default", x, [7, 3, 5][:axes]
+        yield "aten.upsample_nearest3d.vec", _randn(1, 2, 3, 4, 5, dtype=dtype), None, [2.0, 1.5, 0.7]
 
 
 def _padding() -> _Made:
@@ -148,6 +150,11 @@ def _pooling() -> _Made:
         yield "aten.convolution.default", x, turned, None, [2, 2], [1, 1], [1, 1], True, [1, 0], 2
         flat, thin = x.flatten(2), _randn(5, 4, 3, dtype=dtype)
         yield "aten.convolution.default", flat, thin, None, [1], [2], [2], False, [0], 1
+
+        for axes in (1, 2, 3):
+            x = _randn(2, 3, *(6, 5, 4)[:axes], dtype=dtype)
+            yield f"aten.max_pool{axes}d.default", x, [2] * axes, [1] * axes, [1] * axes
+        yield "aten.conv3d.default", _randn(1, 2, 4, 5, 3, dtype=dtype), _randn(3, 2, 2, 3, 1, dtype=dtype)
 
 
 def _norms() -> _Made:
@@ -229,6 +236,9 @@ def _others() -> _Made:
         )
         for mode in (0, 1, 2):
             yield "aten._embedding_bag.default[0]", table, words, starts, False, mode
+        yield "aten.sort.stable", table, {"stable": True, "dim": 0, "descending": True}
+        yield "aten.argsort.stable", table, {"stable": True, "dim": 0}
+        yield "aten.native_dropout.default[0]", table, 0.5, False
     ends = torch.tensor([3, 3, 8], dtype=torch.int32)
     x, w = _randn(8, 16, dtype=torch.bfloat16), _randn(3, 16, 8, dtype=torch.bfloat16)
     yield "aten._grouped_mm.default", x, w, ends

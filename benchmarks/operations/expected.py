@@ -30,6 +30,7 @@ EXPECTED: tuple[Expected, ...] = (
         "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu",
         "torch decomposes this private operation, and its decomposition gives another second tensor than its kernel",
     ),
+    Expected("linalg.eigh", "an eigenvector is one with either sign, and LAPACK chooses it", "float64"),
 )
 
 

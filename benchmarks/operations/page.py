@@ -60,7 +60,8 @@ def write(rows: Sequence[Row], scope: str) -> str:
 
 def listed(text: str) -> set[str]:
     """The operations that a page lists."""
-    return set(re.findall(r"^\| `((?!torch\.)\w+\.[\w.]+)` \|", text, re.MULTILINE))
+    _, _, table = text.partition(_TABLE)
+    return set(re.findall(r"^\| `(\w+\.[\w.]+)` \|", table, re.MULTILINE))
 
 
 def uncovered(text: str) -> set[str]:

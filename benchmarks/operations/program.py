@@ -30,7 +30,7 @@ HEAD = """\
 #![allow(clippy::all, unused_imports, unused_variables, unused_parens)]
 use candle::{DType, Device, Result, Tensor};
 use torchport_audio as audio;
-use torchport_runtime::ops;
+use torchport_runtime::{nn, ops};
 
 """
 

@@ -8,7 +8,7 @@ from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, call
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.operands import axis
+from torchport.targets.candle.operands import axis, dtype_word
 from torchport.targets.candle.registry import Several, op, register, rows
 
 rows(
@@ -51,7 +51,10 @@ def repeat_each(e: Emitter, a: Args) -> Code:
 @op("aten.repeat_interleave.Tensor")
 def repeated_positions(e: Emitter, a: Args) -> Code:
     a.ignore("output_size")
-    return call("ops::repeated_positions", e.ref(a["repeats"]))
+    places = call("ops::repeated_positions", e.ref(a["repeats"]))
+    if a.output.dtype == "int64":
+        return places
+    return call("ops::to_dtype", places.borrowed, dtype_word(a.output.dtype))
 
 
 rows(

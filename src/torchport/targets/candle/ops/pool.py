@@ -109,6 +109,7 @@ def upsample_antialiased(e: Emitter, a: Args) -> Code:
 
 
 def _antialiased(e: Emitter, a: Args, x: g.Ref, size: Code, scales: Code) -> Code:
+    must_be_float(e, x)
     weighing = f"ops::Weighing::{'Linear' if 'bilinear' in a.node.op else 'Cubic'}"
     return call("ops::upsample_antialiased", e.ref(x), size, weighing, a["align_corners"], scales)
 

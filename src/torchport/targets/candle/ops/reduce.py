@@ -176,4 +176,8 @@ def diff(e: Emitter, a: Args) -> Code:
         value = call("ops::to_dtype", value, "DType::I64").borrowed
     for _ in range(a["n"]):
         value = call("ops::diff", value, dim).borrowed
-    return call("ops::to_dtype", value, "DType::U8") if wraps else value.removeprefix("&")
+    if wraps:
+        return call("ops::to_dtype", value, "DType::U8")
+    if len(pieces) == 1 and a["n"] == 0:
+        return e.receiver(a["self"]).cloned
+    return value.removeprefix("&")

@@ -91,7 +91,8 @@ def _squeeze(e: Emitter, a: Args, dims: list[int]) -> Code:
 
 @op("aten.squeeze.dim", "aten.squeeze.dims")
 def squeeze(e: Emitter, a: Args) -> Code:
-    return _squeeze(e, a, axes(e, a["self"], a["dim"]))
+    dims = a["dim"]
+    return _squeeze(e, a, axes(e, a["self"], dims) if dims != [] else [])  # no axis does not mean all axes
 
 
 @op("aten.squeeze.default")

@@ -6,7 +6,7 @@ from torchport.targets.candle.arguments import Args
 from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, call, code, slice_of
 from torchport.targets.candle.emit import Emitter
-from torchport.targets.candle.operands import numbers, per_axis
+from torchport.targets.candle.operands import is_read, numbers, per_axis
 from torchport.targets.candle.registry import Several, op
 
 
@@ -33,6 +33,8 @@ def native_layer_norm(e: Emitter, a: Args) -> list[Code]:
 @op("aten.native_group_norm.default")
 def native_group_norm(e: Emitter, a: Args) -> list[Code]:
     a.ignore("C", "HxW")
+    if 0 in e.meta(a["input"]).shape:
+        raise Unsupported("of no elements")
     e.name_if_expression(a["input"])
     groups, eps = e.slot(a["group"], "num_groups"), e.slot(a["eps"], "eps", "f64")
     result = call("ops::group_norm", e.ref(a["input"]), groups, *_weight_and_bias(e, a), eps)
@@ -45,6 +47,8 @@ def batch_norm_in_training(e: Emitter, a: Args) -> Several:
     """Normalises by the batch's own statistics, and gives those that are kept for later as well."""
     if not a["training"]:
         raise Unsupported("it gives statistics that it does not compute")
+    if e.meta(a["input"]).dtype not in ("float32", "float64") and any(is_read(e, a, i) for i in (1, 2)):
+        raise Unsupported("its statistics are read in half precision")
     kept = [e.ref(a[name]) for name in ("running_mean", "running_var")]
     numbers_ = [e.slot(a[name], name, "f64") for name in ("momentum", "eps")]
     return Several(
@@ -90,6 +94,8 @@ def dropout(e: Emitter, a: Args) -> list[Code]:
 @op("aten.addbmm.default")
 def addbmm(e: Emitter, a: Args) -> Code:
     """beta · self + alpha · the sum of all products."""
+    if a.output.dtype in ("int32", "uint8"):
+        raise Unsupported(f"of {a.output.dtype}, which the runtime crate would add up in int64")
     product = call("ops::matmul", e.ref(a["batch1"]), e.ref(a["batch2"]))
     total = call("ops::sum", product.borrowed, slice_of([0]), False)
     factors = [e.slot(float(a[name]), name, "f64") for name in ("alpha", "beta")]
