@@ -13,6 +13,7 @@ from torchport.cli.debug import app as debug
 from torchport.cli.diff import diff
 from torchport.cli.doctor import doctor
 from torchport.cli.explain import explain
+from torchport.cli.init import init
 from torchport.cli.marble import app as marble
 from torchport.cli.minify import minify
 from torchport.cli.ops import ops
@@ -63,6 +64,7 @@ _COMMANDS = (
     tui,
     minify,
     diff,
+    init,
     record,
     codegen,
     todos,

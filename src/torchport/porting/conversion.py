@@ -8,8 +8,11 @@ from pathlib import Path
 
 import torch
 
+from torchport.capture.file_names import capture_name, captured_file
+from torchport.capture.graph import Graph
 from torchport.capture.recorder import Capture
 from torchport.events import Steps
+from torchport.files import write_atomically
 from torchport.runs.folder import RunFile, RunFolder
 from torchport.targets.base import Artifact, Options, Target
 
@@ -56,3 +59,20 @@ def converted(
         artifact = target.convert(capture.graph, given if has_values else None, files.project, options)
         files.write()
     return Converted(files, target, artifact, steps.seconds)
+
+
+def converted_manifest(
+    manifest: Path, graph: Graph, target: Target, folder: Path, options: Options
+) -> Converted:
+    """Converts what a manifest says, without weights; what was recorded beside it of constants and buffers is kept."""
+    about = RunFile(name=graph.name, target=target.name, options=options.model_dump(), project=target.project)
+    files = RunFolder(folder, about)
+    files.forget()
+    write_atomically(files.manifest, manifest.read_bytes())
+    name = capture_name(manifest, "manifest")
+    recorded = None if name is None else captured_file(manifest.parent, name, "weights")
+    if recorded is not None and recorded.is_file():
+        write_atomically(files.captured("weights"), recorded.read_bytes())
+    artifact = target.convert(graph, None, files.project, options)
+    files.write()
+    return Converted(files, target, artifact)
