@@ -131,6 +131,7 @@ def test_codegen_exits_with_1_while_todos_remain(
     assert behind.options == {
         "out": Path("f.rs"),
         "model": "Net",
+        "port": None,
         "analyze_only": True,
         "options": {},
     }

@@ -14,6 +14,7 @@ from torchport.cli.diff import diff
 from torchport.cli.doctor import doctor
 from torchport.cli.explain import explain
 from torchport.cli.groups import Sections
+from torchport.cli.init import init
 from torchport.cli.marble import app as marble
 from torchport.cli.minify import minify
 from torchport.cli.ops import ops
@@ -68,6 +69,7 @@ _COMMANDS = (
     diff,
     quantize,
     unpack,
+    init,
     record,
     codegen,
     todos,

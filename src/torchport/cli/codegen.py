@@ -14,6 +14,10 @@ from torchport.errors import UsageError
 def codegen(
     manifest: Annotated[Path, typer.Option(metavar="FILE", help="The NAME_manifest.json of a recording.")],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="The source file to write.")] = None,
+    port: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The folder of a port to write, with a cargo project in it."),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="What the model's struct is called.")] = None,
     analyze_only: Annotated[
         bool, typer.Option("--analyze-only", help="Only say what would convert and what not.")
@@ -27,13 +31,15 @@ def codegen(
 
     Exits with 1 while operations remain to be done by hand.
     """
-    if out is None and not analyze_only:
-        raise UsageError("TP0801", "codegen needs --out FILE, or --analyze-only to write nothing")
+    if out is None and port is None and not analyze_only:
+        raise UsageError("TP0801", "codegen needs --out FILE, --port DIR, or --analyze-only to write nothing")
+    if port is not None and (out is not None or analyze_only or model is not None):
+        raise UsageError("TP0801", "--port goes with neither --out, --model nor --analyze-only")
     with Progress():
         from torchport.porting.commands import codegen as generate
 
         given = options.of_target(option, checks, allow_random=allow_random)
-        result = generate(manifest, out=out, model=model, analyze_only=analyze_only, options=given)
+        result = generate(manifest, out=out, port=port, model=model, analyze_only=analyze_only, options=given)
     if as_json:
         print_json(result)
     else:

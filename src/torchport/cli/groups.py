@@ -12,7 +12,8 @@ class Sections(TyperGroup):
     titles: ClassVar[dict[str, tuple[str, ...]]] = {
         "Port a model and prove the port": ("port", "check"),
         "See what is wrong": ("report", "tui", "minify", "diff"),
-        "Record a model, and write code from that": ("record", "codegen", "todos"),
+        "Record a model, and write code from that": ("init", "record", "codegen", "todos"),
+        "Weights from checkpoints, and in few bits": ("weights", "quantize", "unpack"),
         "Ask what works": ("ops", "doctor", "cache", "explain"),
         "Models under torch.compile": ("bench", "debug"),
         "Models as graphs of neurons": ("marble",),

@@ -18,7 +18,7 @@ from torchport.events import Message, Watcher
 from torchport.explain.repro import Minified
 from torchport.parity.rulebook import rules_for
 from torchport.porting import ctrl_c
-from torchport.porting.conversion import names_of_a_port
+from torchport.porting.conversion import converted_manifest, names_of_a_port
 from torchport.porting.hints import read_hints, wished_axes
 from torchport.porting.port import (
     Port,
@@ -167,15 +167,27 @@ def _summary(capture: Capture, files: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def codegen(
-    manifest: Path, *, out: Path | None, model: str | None, analyze_only: bool, options: Mapping[str, Any]
+    manifest: Path,
+    *,
+    out: Path | None,
+    port: Path | None = None,
+    model: str | None,
+    analyze_only: bool,
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Writes the code of a manifest to `out`, or only says what would convert and what not."""
+    """Writes the code of a manifest to `out`, or a whole port, or only says what would convert and what not."""
     target = find_target(DEFAULT)
     if not isinstance(target, WritesCode):
         raise UsageError("TP0801", f"the target {target.name} writes no code")
     graph, _ = read_manifest(manifest)
     file = None if analyze_only else out
-    code = target.write_code(graph, file, options_for(target, dict(options)), model)
+    given = options_for(target, dict(options))
+    code = target.write_code(graph, file, given, model)
+    if port is not None:
+        must_be_writable(port)
+        must_not_be_edited(port, target)
+        ported = converted_manifest(manifest, graph, target, port, given)
+        file = ported.artifact.folder
     written = [module for key, module in graph.modules.items() if key not in body_keys(graph.modules)]
     operations = {node.op for module in written for node in module.nodes} - {"call"}
     todos = explained_todos(code.todos, graph)

@@ -62,13 +62,13 @@ def extract_weights(
     rules: Path | None,
     prefixes: Sequence[str],
     recorded_buffers: bool = False,
-    target: str = DEFAULT,
+    target: str | None = None,
     watch: Watcher,
 ) -> dict[str, Any]:
     """Writes the weights of a port to `out`; without it, only says what would be."""
     graph, _ = read_manifest(manifest)
     given = Rules() if rules is None else read_rules(rules)
-    to = find_target(target)
+    to = find_target(target or DEFAULT)
 
     def stored_as(meta: TensorMeta) -> TensorMeta:
         return to.stored_as(meta) if isinstance(to, StoresOtherwise) else meta

@@ -245,7 +245,7 @@ def _check_weights(path: Path, graph: Graph) -> None:
     if not wanted:
         return
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
+        with safetensors.safe_open(path, framework="np") as file:
             there = set(file.keys())
             for name, weight in wanted.items():
                 if name not in there:

@@ -16,7 +16,7 @@ def extract(
     checkpoint: shared.Checkpoint,
     manifest: shared.Manifest,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file to write, such as rust/model.safetensors.")
+        Path | None, typer.Option(metavar="FILE", help="The file to write, such as model.safetensors.")
     ] = None,
     rules: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A YAML file that says what is called otherwise.")
@@ -30,8 +30,9 @@ def extract(
         ),
     ] = False,
     target: Annotated[
-        str, typer.Option(metavar="NAME", help="The target that loads the weights.")
-    ] = "candle",
+        str | None,
+        typer.Option(metavar="NAME", help="The target that loads the weights, if not the usual one."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what is matched, missing, left over and ambiguous.")
     ] = False,
