@@ -67,8 +67,8 @@ test-rust: cargo
 test-python: setup cargo chromium
 	@echo "== Python tests that build nothing, in two workers"
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and not builds and not browser"
-	@echo "== Python tests that build ports, or open a browser"
-	@$(BIN)/pytest -q -m "not zoo and (builds or browser)"
+	@echo "== Python tests that build ports, or open a browser, in two workers"
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and (builds or browser)"
 
 zoo: setup cargo oldest trained
 	@$(BIN)/python -m benchmarks.zoo

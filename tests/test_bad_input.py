@@ -257,7 +257,7 @@ def test_a_model_that_fails_its_own_forward_is_named_by_the_line(torchport: Torc
 
 
 def test_a_model_that_is_random_is_refused(torchport: Torchport) -> None:
-    torchport.refuses("port", "m.py:random", *PORT, code="TP0203", says="random")
+    torchport.refuses("port", "m.py:random", *PORT, code="TP0204", says="random")
     assert not Path("out").exists()
 
 

@@ -82,7 +82,6 @@ def test_a_failing_test_says_once_what_the_culprit_is_and_where_the_report_is(su
         [
             "*torchport.errors.ParityError: TP0701: Sequential to torch: *",
             "*1 of 3 layers diverge*",
-            "*- torchport -*",
             "*culprit    1 (torch.nn.modules.normalization.LayerNorm)",
             "*report     *report.json",
             "*RunError: TP0603: the candidate fails on these inputs: ZeroDivisionError*",

@@ -11,13 +11,11 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from torchport.capture import operations, symbols
-from torchport.capture.graph import Graph, Node
+from torchport.capture import symbols
+from torchport.capture.graph import Graph
 
 _SHOWN = 60
 """How much is kept of the text of a constant."""
-_SWITCHES = ("train", "training", "dropout", "dropout_p", "p")
-"""Arguments of random operations that say how much is random; the operation draws nothing if one is 0 or False."""
 EVERY_AXIS = (-1, -1)
 
 
@@ -41,8 +39,6 @@ class Assumed(BaseModel):
     constants: dict[str, str] = {}
     """The arguments that are no tensors, by name, as Python writes them."""
     fixed: tuple[FixedAxis, ...] = ()
-    random: tuple[str, ...] = ()
-    """The operations that draw random numbers, each with its line if that is known."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -78,28 +74,3 @@ def fixed_axes(
                 reason = why.get((number, axis), why.get(EVERY_AXIS))
                 found.append(FixedAxis(input=item.name, axis=axis, size=size, why=reason))
     return tuple(found)
-
-
-def random_operations(graph: Graph) -> tuple[str, ...]:
-    """The operations of a graph that give other numbers with another seed."""
-    found = [
-        f"{node.op} at {node.source}" if node.source else node.op
-        for module in graph.modules.values()
-        for node in module.nodes
-        if _is_random(node)
-    ]
-    return tuple(dict.fromkeys(found))
-
-
-def _is_random(node: Node) -> bool:
-    if node.bodies or not operations.is_operation(node.op):
-        return False
-    if torch.Tag.nondeterministic_seeded not in operations.overload(node.op).tags:
-        return False
-    for place, argument in enumerate(operations.arguments(node.op)):
-        if argument.name in _SWITCHES:
-            usual = node.kwargs.get(argument.name, argument.default)
-            given = node.args[place] if place < len(node.args) else usual
-            if isinstance(given, int | float) and not given:
-                return False
-    return True

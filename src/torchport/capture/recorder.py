@@ -19,7 +19,7 @@ from typing import Any, ClassVar, get_args
 import torch
 
 from torchport.capture import export, export_fault, hooks, symbols
-from torchport.capture.assumed import EVERY_AXIS, Assumed, constants_of, fixed_axes, random_operations
+from torchport.capture.assumed import EVERY_AXIS, Assumed, constants_of, fixed_axes
 from torchport.capture.attempt import attempt
 from torchport.capture.drawn import SEED, random_nodes
 from torchport.capture.eager import (
@@ -300,7 +300,6 @@ def _assumed(
         training=training,
         constants=constants_of(leaves, labels),
         fixed=fixed_axes(exported.graph, inputs, exported.fixed_by) if wish is None else (),
-        random=random_operations(exported.graph),
     )
 
 

@@ -81,9 +81,6 @@ def _notes_on_what_was_assumed(manifest: Mapping[str, Any]) -> Iterator[str]:
         kind = "are no tensors, and became constants" if several else "is no tensor, and became a constant"
         yield f"{given} {kind} of the port"
     yield from (_fixed(axis) for axis in assumed.fixed)
-    if assumed.random:
-        said = f"the model draws random numbers ({_some(assumed.random)}), and a port draws others"
-        yield f"{said}: only what does not depend on them is proven"
 
 
 def _fixed(axis: FixedAxis) -> str:
