@@ -87,6 +87,16 @@ def test_a_backend_that_says_that_it_runs_no_kernels_is_believed() -> None:
     assert compared(Small(), torch.randn(4, 8), backend).status == "error"
 
 
+@pytest.mark.parametrize("gives", [lambda y: y.argmax(-1), lambda y: y.detach()])
+def test_that_no_output_can_be_differentiated_is_a_note(gives: Callable[[Tensor], Tensor]) -> None:
+    class Gives(Small):
+        def forward(self, x: Tensor) -> Any:
+            return gives(super().forward(x))
+
+    report = compared(Gives(), torch.randn(32, 8), Rounding(), ComparisonConfig())
+    assert "only the forward pass: no output of the model can be differentiated" in report.notes
+
+
 def failing_on(number: int, what: Callable[[], Any]) -> Planted:
     """A backend that does something else when it is given a graph with cos in it, as graph 1 of `Broken` has."""
 

@@ -6,7 +6,7 @@ In: a model with its inputs, and options. Out: a report, and a folder with the a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from torchport.debug.folders import ROOT, in_progress, new_tree
 from torchport.debug.kernel_diff.deadline import within
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
 from torchport.debug.kernel_diff.notes import NO_GRAPH, NO_KERNEL
-from torchport.debug.kernel_diff.whole_model import WholeModel
+from torchport.debug.kernel_diff.whole_model import NO_GRADIENT, WholeModel
 from torchport.debug.progress import compilations_said
 from torchport.debug.session import Session
 from torchport.debug.torch_warnings import kept_as_notes
@@ -69,12 +69,11 @@ def debug_run(
     options = options or DebugOptions()
     backend = chosen(options.backend)
     name = name or type(model).__name__
-    has_gradients = options.gradients and any(parameter.requires_grad for parameter in model.parameters())
-    whole, why_not = _that_runs(WholeModel(model, args, dict(kwargs or {}), has_gradients, None))
+    whole = _that_runs(WholeModel.of(model, args, dict(kwargs or {}), gradients=options.gradients))
     steps, tree = Steps(watch), new_tree(Path(root), f"{name}-{backend.name}")
     session = Session([*options.constraints, *backend.constraints], tree, say=steps.say)
     subject = Subject(name, backend.name, _device(model), spec, (), named(options.backend), dict(given or {}))
-    findings = Findings(session, tree, steps, notes=why_not)
+    findings = Findings(session, tree, steps, notes=list(whole.notes))
     with in_progress(tree.path):
         with findings.kept_if_stopped(lambda: subject), kept_as_notes(findings.notes):
             _Run(whole, options, backend, findings).all_of_it(name)
@@ -86,19 +85,23 @@ def named(backend: Backend | None) -> str | None:
     return backend if isinstance(backend, str) else None
 
 
-def _that_runs(whole: WholeModel) -> tuple[WholeModel, list[str]]:
+def _that_runs(whole: WholeModel) -> WholeModel:
     """The model with its backward pass, if eager PyTorch itself can do that; CaptureError if it fails its forward."""
     try:
-        whole.run()
-        return whole, []
+        run = whole.run()
+        is_forward_only = whole.gradients and not run.has_gradients
+        return whole.forward_only(NO_GRADIENT) if is_forward_only else whole
     except Exception as error:
         if not whole.gradients:
             said = f"{type(error).__name__}: {error}"
             raise CaptureError(
                 "TP0201", f"the model fails its own forward: {said}", user_line(error)
             ) from error
-        forward, _ = _that_runs(replace(whole, gradients=False))
-        return forward, [f"only the forward pass: eager PyTorch cannot differentiate the model ({error})"]
+        return _that_runs(
+            whole.forward_only(
+                f"only the forward pass: eager PyTorch cannot differentiate the model ({error})"
+            )
+        )
 
 
 @dataclass(frozen=True)

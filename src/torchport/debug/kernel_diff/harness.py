@@ -9,7 +9,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchport.arithmetic.classes import FLOAT32, find_arithmetic
-from torchport.candidates import leaves
 from torchport.candidates.stored_tensors import scratch_folder
 from torchport.capture.state import alone
 from torchport.debug.comparing import ComparisonConfig
@@ -46,9 +45,7 @@ class KernelDiffHarness:
         self.tree = tree
         args, kwargs = split_inputs(example_inputs)
         name = model_name or type(model).__name__
-        given = [one for _, one in leaves.tensors((args, dict(kwargs)))]
-        gradients = self.config.gradients and any(one.requires_grad for one in (*model.parameters(), *given))
-        whole = WholeModel(model, args, kwargs, gradients, self.config.loss)
+        whole = WholeModel.of(model, args, kwargs, gradients=self.config.gradients, loss=self.config.loss)
         route = route_of(test_backend)
         arithmetic = find_arithmetic(self.config.arithmetic or route.arithmetic or FLOAT32.name)
         reference = None if reference_backend == "eager" else route_of(reference_backend)

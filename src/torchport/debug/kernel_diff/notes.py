@@ -14,6 +14,7 @@ from torchport.arithmetic.permitted import permitting
 from torchport.debug.internals import observing
 from torchport.debug.kernel_diff.measuring import MeasuredGraph
 from torchport.debug.kernel_diff.steps import outputs_of
+from torchport.debug.kernel_diff.whole_model import NO_GRADIENT
 from torchport.debug.kernel_diff.whole_values import WholeRuns
 from torchport.runs.report import Report
 
@@ -38,7 +39,12 @@ def completed(
     stopped = "; ".join(f"{what}: {why}" for what, why in comparison.compiled.failures.items()) or None
     is_wrong = report.first_divergence is not None
     eager = [] if is_wrong else [one for one in measured if comparison.runs_in_eager(one)]
-    found = [*report.notes, *_notes(comparison, measured), *_on_strides(runs)]
+    found = [
+        *report.notes,
+        *_on_gradients(comparison, runs),
+        *_notes(comparison, measured),
+        *_on_strides(runs),
+    ]
     if eager and len(eager) == len(measured):
         stopped = "; ".join(filter(None, (NO_KERNEL, stopped)))
     elif eager:
@@ -82,6 +88,13 @@ def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[st
     whys = Counter(step.left_out for one in measured for step in one.plan.steps if step.left_out is not None)
     for why, number in whys.items():
         yield f"{number} operation{'s are' if number > 1 else ' is'} not compared: {why}"
+
+
+def _on_gradients(comparison: Comparison, runs: WholeRuns) -> Iterator[str]:
+    """Why no gradient is compared, although that was asked for."""
+    yield from comparison.whole.notes
+    if comparison.whole.gradients and not runs.eager.has_gradients:
+        yield NO_GRADIENT
 
 
 def _on_nvidia(one: MeasuredGraph) -> Iterator[torch.fx.Node]:
