@@ -26,6 +26,7 @@ from torchport.debug import (
 from torchport.debug.constraints.base import CheckedGraph, Found
 from torchport.debug.folders import REPORT
 from torchport.debug.internals import dynamo
+from torchport.debug.kernel_diff.diff_report import DiffReport
 from torchport.debug.running import _Run
 from torchport.debug.torch_warnings import kept_as_notes
 from torchport.errors import CaptureError, DiskError
@@ -138,6 +139,10 @@ def test_a_model_that_eager_cannot_differentiate_is_debugged_forward(tmp_path: P
     assert "backward" not in {graph.stage for graph in report.graphs}
 
 
+FORWARD_ONLY = Planted(torch.ops.aten.addmm.default, lambda bias, a, b: bias + (a.flip(1) @ b.flip(0)))
+"""A backend with a kernel for the forward pass, which leaves the backward pass to eager PyTorch."""
+
+
 class WithoutWeights(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.tanh(x).softmax(-1)
@@ -182,6 +187,13 @@ def test_that_there_is_no_backward_pass_is_said_once(tmp_path: Path, model: nn.M
 def test_without_gradients_asked_for_nothing_is_said_of_them(tmp_path: Path) -> None:
     report = run(tmp_path, WithoutWeights(), gradients=False, compare=False)
     assert not [one for one in report.notes if one.startswith("only the forward")]
+
+
+def test_a_backend_that_leaves_a_graph_to_eager_does_not_pass(tmp_path: Path) -> None:
+    report = run(tmp_path, gradients=True, backend=FORWARD_ONLY)
+    assert report.kernel_diff is not None and report.kernel_diff.verdict == "not proven"
+    assert report.status == "fail" and report.summary.kernel_diff_passed is None and not report.failures
+    assert "nothing is proven of it" in phrases.headline(report) and "backward" in phrases.headline(report)
 
 
 def test_a_file_in_the_place_of_the_folder_is_named_with_what_to_do(tmp_path: Path) -> None:
@@ -229,7 +241,7 @@ def test_a_torch_that_cannot_be_observed_is_debugged_without_guards(
 def test_a_verdict_that_was_asked_for_and_not_reached_is_no_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nothing = Report(status="error", target="mock", model="Net")
+    nothing = DiffReport(Report(status="error", target="mock", model="Net"), "not compared", ())
     monkeypatch.setattr(_Run, "_compared", lambda *given: nothing)
     report = run(tmp_path)
     assert report.kernel_diff is not None and report.kernel_diff.verdict == "not compared"

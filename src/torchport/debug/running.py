@@ -22,8 +22,9 @@ from torchport.debug.constraints.base import Constraint
 from torchport.debug.findings import Findings, Subject
 from torchport.debug.folders import ROOT, in_progress, new_tree
 from torchport.debug.kernel_diff.deadline import within
+from torchport.debug.kernel_diff.diff_report import DiffReport
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
-from torchport.debug.kernel_diff.notes import NO_GRAPH, NO_KERNEL
+from torchport.debug.kernel_diff.notes import NO_GRAPH
 from torchport.debug.kernel_diff.whole_model import NO_GRADIENT, WholeModel
 from torchport.debug.progress import compilations_said
 from torchport.debug.session import Session
@@ -32,7 +33,6 @@ from torchport.debug.tree import ArtifactTree
 from torchport.errors import CaptureError, UsageError
 from torchport.events import Steps, Watcher, ignore
 from torchport.pages import must_be_installed
-from torchport.runs.report import Report
 
 KERNEL_DIFF = "kernel_diff"
 """The folder, among the reports, of the run with every layer."""
@@ -139,7 +139,7 @@ class _Run:
 
             within(options.timeout_s, f"compiling {name}", partial(self.whole.run, called))
 
-    def _compared(self, name: str) -> Report | None:
+    def _compared(self, name: str) -> DiffReport | None:
         options, findings = self.options, self.findings
         config = ComparisonConfig(
             gradients=self.whole.gradients, runs=options.runs, timeout_s=options.timeout_s
@@ -158,17 +158,17 @@ class _Run:
                 tree=findings.tree,
             )
             out, pictures = findings.tree.path / "reports" / KERNEL_DIFF, self._draws_pictures()
-            return harness.compare(generate_visualizations=pictures, out=out).report
+            return harness.compare(generate_visualizations=pictures, out=out)
         return None
 
-    def _problem(self, diff: Report | None) -> tuple[str, str] | None:
+    def _problem(self, diff: DiffReport | None) -> tuple[str, str] | None:
         """A step that did not reach what was asked for although nothing was raised, and why."""
         findings = self.findings
         if not findings.failures and all(graph.stage == "outside" for graph in findings.session.graphs):
             return "compile", NO_GRAPH
-        if diff is not None and diff.stopped not in (None, NO_KERNEL):
-            return "compare", str(diff.stopped)
-        if findings.kernel_diff is not None and findings.kernel_diff.verdict == "not compared":
+        if diff is not None and diff.verdict in ("fail", "not compared") and diff.report.stopped is not None:
+            return "compare", diff.report.stopped
+        if diff is not None and diff.verdict == "not compared":
             return "compare", "nothing could be compared"
         return None
 
@@ -201,20 +201,12 @@ def _device(model: torch.nn.Module) -> str:
     return ", ".join(sorted({tensor.device.type for tensor in model.parameters()})) or "cpu"
 
 
-def _verdict(report: Report) -> r.Verdict:
-    """What is known of the kernels. A comparison that ended before anything diverged says nothing of them."""
-    if report.passed:
-        return "pass"
-    if report.stopped == NO_KERNEL:
-        return "no kernel ran"
-    return "fail" if report.status == "fail" else "not compared"
-
-
-def _section(report: Report, backend: str, tree: ArtifactTree, gradients: bool) -> r.KernelDiffSection:
-    culprit = report.first_divergence
+def _section(diff: DiffReport, backend: str, tree: ArtifactTree, gradients: bool) -> r.KernelDiffSection:
+    report, culprit = diff.report, diff.report.first_divergence
     folder = tree.path / "reports" / KERNEL_DIFF
     return r.KernelDiffSection(
-        verdict=_verdict(report),
+        verdict=diff.verdict,
+        why=report.stopped,
         reference="eager",
         backend=backend,
         compared=report.compared,

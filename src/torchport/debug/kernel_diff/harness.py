@@ -63,13 +63,14 @@ class KernelDiffHarness:
             if not self._is_prepared:
                 self._comparison.prepare()
                 self._is_prepared = True
-            reports = []
+            runs = []
             for number in range(self.config.runs):
                 with scratch_folder() as scratch:
-                    reports.append(self._comparison.run(scratch, place if number == 0 else None))
-        shown, variance = several(reports)
-        pictures = draw(shown, self._place_of_pictures(place)) if generate_visualizations else ()
-        return DiffReport(shown, tuple(reports), variance, pictures)
+                    runs.append(self._comparison.run(scratch, place if number == 0 else None))
+        shown, variance = several(runs)
+        pictures = draw(shown.report, self._place_of_pictures(place)) if generate_visualizations else ()
+        reports = tuple(run.report for run in runs)
+        return DiffReport(shown.report, shown.verdict, reports, variance, pictures)
 
     def _place_of_pictures(self, out: Path | None) -> ArtifactTree:
         if self.tree is not None:
