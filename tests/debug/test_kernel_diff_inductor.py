@@ -100,6 +100,7 @@ def resnet18() -> tuple[nn.Module, Tensor]:
 
 
 @pytest.mark.zoo
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", ["convolved", "recurrent", "bert", "resnet18"])
 def test_no_alarm_on_models_of_all_kinds(name: str) -> None:
     made = {
