@@ -31,6 +31,7 @@ from torchport.candidates.masks import in_form_of
 from torchport.candidates.precision import NARROW, like
 from torchport.candidates.probing import WatchedCall
 from torchport.candidates.stored_tensors import StoredTensors
+from torchport.capture.torch_internals import modes_again
 from torchport.trace.plan import Call
 
 _Starts = list[tuple[GradientEdge, Tensor]]
@@ -244,11 +245,13 @@ class Cut:
         # A graph that came past the borders is gone through again. Compiled code can be gone through only once.
         is_compiled = any("CompiledFunction" in node.name() for node in nodes)
         if is_reentrant(nodes):
-            gradients = gone_back(starts, {**self.parameters, **ends}, keep_graph=not is_compiled)
+            with modes_again():
+                gradients = gone_back(starts, {**self.parameters, **ends}, keep_graph=not is_compiled)
             if self._are_narrow(self.parameters[key] for key in gradients if key in self.parameters):
                 return
         else:
-            gradients = gradients_of(starts, ends, keep_graph=not is_compiled)
+            with modes_again():
+                gradients = gradients_of(starts, ends, keep_graph=not is_compiled)
         for key, gradient in gradients.items():
             found.add(key, gradient)
 
