@@ -98,6 +98,22 @@ def test_gradients_of_a_candidate_that_declares_its_arithmetic_pass() -> None:
     assert report.passed and named(report)["2.weight"] == "tf32"
 
 
+class UnderAutocast(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            found: Tensor = super().forward(x)
+        return found
+
+
+def test_gradients_of_a_candidate_under_autocast_are_those_of_its_arithmetic() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 10))
+    candidate = UnderAutocast(*copy.deepcopy(model))
+    x = torch.randn(8, 32)
+    assert not compare_gradients(model, candidate, x, explain=False).passed
+    assert compare_gradients(model, candidate, x, explain=False, arithmetic="bf16_sums").passed
+
+
 class ScaledOnTheWayBack(torch.autograd.Function):
     """A tensor as it is, whose gradient is computed in float32, whatever the dtype."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
+from torchport.arithmetic.classes import FLOAT32, Arithmetic, Round, find_arithmetic
 from torchport.candidates import leaves, precision
 from torchport.candidates.call_pairing import CallPairs, pair_calls
 from torchport.candidates.checkpoints import without_gradients
@@ -123,11 +123,20 @@ class _Run:
         witness: Witness | None = None,
         *,
         is_wide: bool = False,
+        rounded: Round | None = None,
     ) -> Cut:
         """A run with the graph cut at every border, from golden values."""
         flowing, errors = self.golden.flowing, side.errors_with_a_code
         probe = Cut(
-            self.plan, side.label, self.known, flowing, parameters, self.scratch.store, errors, is_wide
+            self.plan,
+            side.label,
+            self.known,
+            flowing,
+            parameters,
+            self.scratch.store,
+            errors,
+            is_wide,
+            rounded,
         )
         side.run(probe, witness=witness)
         return probe
@@ -234,7 +243,7 @@ def _add_other_runs(
     comparison.ends = lambda: with_joined(ends(None), rows)
     comparison.emulate_all = lambda arithmetic: with_joined(ends(arithmetic), rows)
     comparison.emulate = lambda arithmetic, _: _if_it_runs(
-        run, arithmetic, lambda side: run.cut(side, run.ours.tensors).found
+        run, arithmetic, lambda side: run.cut(side, run.ours.tensors, rounded=arithmetic.results).found
     )
 
 
