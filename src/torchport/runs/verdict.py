@@ -12,11 +12,12 @@ from pathlib import Path
 
 from torch import Tensor
 
-from torchport.arithmetic.classes import EAGER, FLOAT32, Arithmetic
+from torchport.arithmetic.classes import EAGER, FLOAT32, NARROWED, Arithmetic
 from torchport.arithmetic.naming import name_arithmetic
 from torchport.events import LayerJudged, Steps
 from torchport.parity.compare import compare_traces
 from torchport.parity.drawn import NOTHING_DRAWN, Drawn
+from torchport.parity.dtypes import WIDEST, name_of
 from torchport.parity.measuring import Again
 from torchport.parity.result import Layer, Parity
 from torchport.parity.rulebook import RuleBook
@@ -118,12 +119,24 @@ def compare_run(
 def _compared_again(compared: Callable[[Again], Parity], parity: Parity, reference: Reference) -> Parity:
     """The same by what the reference computes in the candidate's arithmetic, and in float64 from end to end."""
     again, arithmetic, suspicious = Again(), reference.arithmetic, _failed(parity)
-    if suspicious and arithmetic != EAGER:
-        again = again._replace(coarser=reference.emulate(arithmetic, suspicious))
+    if suspicious and (coarser := _coarser(parity, reference, suspicious)):
+        again = again._replace(coarser=coarser)
         parity = compared(again)
     if _failed(parity) or parity.first_divergence is None:
         return parity
     return compared(again._replace(ends=reference.ends(), coarser_ends=reference.emulate_all(arithmetic)))
+
+
+def _coarser(parity: Parity, reference: Reference, suspicious: set[str]) -> Mapping[str, Tensor]:
+    """What the reference computes in the candidate's arithmetic; in float64, how it would in float32."""
+    eager = reference.arithmetic == EAGER
+    found = {} if eager else reference.emulate(reference.arithmetic, suspicious)
+    wide = [layer for layer in parity.layers if layer.own is not None and not layer.passed]
+    if not any(layer.own.golden_dtype in WIDEST for layer in wide if layer.own is not None):
+        return found
+    narrowed = reference.emulate(NARROWED, suspicious)
+    is_wide = {key: value for key, value in narrowed.items() if name_of(value.dtype) in WIDEST}
+    return {**found, **is_wide}
 
 
 def _failed(parity: Parity) -> set[str]:
