@@ -15,13 +15,14 @@ from torchport.parity import dtypes
 from torchport.parity.metrics import Metrics
 
 MOST = 0.1
-"""If a larger share of the elements is far from the truth, the layer loses digits, and does not choose."""
+"""If a larger share of the elements is far from the truth, the layer loses digits, and does not choose; nor may a
+candidate choose otherwise in more."""
 GAP = 16.0
 """How much nearer to the truth elements are that were not chosen otherwise."""
 BETWEEN = 0.1
 """The share of the elements that were chosen otherwise that may by chance be nearly as near."""
 FEWEST = 8
-"""Elements that a candidate may always choose otherwise if eager PyTorch does so with some."""
+"""Elements that a candidate may choose otherwise beside as many as eager PyTorch does, if `MOST` allows so many."""
 
 
 class Steady(NamedTuple):
@@ -67,7 +68,7 @@ def steady_part(
         torch.where(gone, 0.0, distance.double()),
         None if coarser is None else torch.where(gone, golden, coarser),
         int(by_candidate.sum()),
-        int(multiple * count) + FEWEST,
+        min(int(multiple * count) + FEWEST, int(MOST * golden.numel())),
     )
 
 
