@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from torchport.arithmetic.classes import CLASSES, find_arithmetic
 from torchport.arithmetic.emulation import Emulated
@@ -294,3 +295,26 @@ def test_other_honest_formulas_pass(model: nn.Module, candidate: nn.Module) -> N
     x = torch.randn(64, 256)
     assert compare_models(model, candidate, x).passed
     assert not compare_models(model, lambda x: candidate(x) * (1 + 1e-4), x, explain=False).passed
+
+
+class OnlyOutsideOfModes(nn.Linear):
+    """A layer whose code does not run in any class of arithmetic."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if any(isinstance(mode, Emulated) for mode in _get_current_dispatch_mode_stack()):
+            raise RuntimeError("no such kernel")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("compare", [compare_models, compare_gradients])
+def test_a_reference_that_cannot_be_emulated_is_said_to_be(compare: Callable[..., Report]) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(OnlyOutsideOfModes(32, 32), nn.GELU())
+    candidate, x = nn.Sequential(Tf32Linear(32, 32), nn.GELU()), torch.randn(8, 32)
+    candidate.load_state_dict(model.state_dict())
+    report = compare(model, candidate, x, explain=False, arithmetic="tf32")
+    (note,) = (note for note in report.notes if "the arithmetic tf32" in note)
+    assert (
+        not report.passed and "cannot be computed in the arithmetic tf32" in note and "no such kernel" in note
+    )
+    assert not compare(model, copy.deepcopy(model), x, explain=False, arithmetic="tf32").notes

@@ -242,7 +242,7 @@ def _add_other_runs(
     ends = partial(_ends, run, loss)
     comparison.ends = lambda: with_joined(ends(None), rows)
     comparison.emulate_all = lambda arithmetic: with_joined(ends(arithmetic), rows)
-    comparison.emulate = lambda arithmetic, _: _if_it_runs(
+    comparison.emulate = lambda arithmetic, _: _run_again(
         run, arithmetic, lambda side: run.cut(side, run.ours.tensors, rounded=arithmetic.results).found
     )
 
@@ -318,20 +318,17 @@ def _ends(run: _Run, loss: Loss | None, arithmetic: Arithmetic | None) -> Gradie
         _flow(side, Flow(values=run.scratch.store()), loss, run.ours.tensors, found)
         return found
 
-    return _if_it_runs(run, arithmetic, flowed)
+    return _run_again(run, arithmetic, flowed)
 
 
-def _if_it_runs(
+def _run_again(
     run: _Run, arithmetic: Arithmetic | None, gradients: Callable[[WatchedModel], Gradients]
 ) -> Gradients:
-    """The gradients of the reference in a class of arithmetic, or in float64; none if it cannot be run so."""
-    try:
-        with (
-            undisturbed(run.pair),
-            without_gradients(*run.pair.models),
-            torch.enable_grad(),
-            run_again(run.pair, run.plan, arithmetic) as side,
-        ):
-            return gradients(side)
-    except TorchportError:
-        return {}
+    """The gradients of the reference in a class of arithmetic, or in float64."""
+    with (
+        undisturbed(run.pair),
+        without_gradients(*run.pair.models),
+        torch.enable_grad(),
+        run_again(run.pair, run.plan, arithmetic) as side,
+    ):
+        return gradients(side)

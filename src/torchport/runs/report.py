@@ -227,6 +227,7 @@ def _notes(parity: Parity) -> tuple[str, ...]:
         notes.append(
             f"eager PyTorch itself loses more than half of the digits in {_some(names)}: there a pass proves little"
         )
+    notes += parity.not_emulated
     program, culprit = parity.program, parity.first_divergence
     if program is not None and _is_wrong_by_itself(program) and (culprit is None or culprit.kind == "own"):
         at = "" if program.source is None else f" ({program.source})"
