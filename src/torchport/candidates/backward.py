@@ -31,6 +31,7 @@ from torchport.candidates.golden import GoldenPlan, make_plan
 from torchport.candidates.left_out import notes_on
 from torchport.candidates.losses import Loss, starts_of
 from torchport.candidates.names import Map
+from torchport.candidates.other_dtypes import notes_on_dtypes
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.parameter_pairs import (
     Parameters,
@@ -232,7 +233,8 @@ def _remarks(run: _Run, inside: Collection[str]) -> tuple[str, ...]:
     as_one = dict.fromkeys(
         inside, "the candidate computes their layers as one with others, with other weights"
     )
-    return (*notes_on("layer", run.pairs.why_not), *notes_on("parameter", {**absent, **as_one}))
+    left_out = (*notes_on("layer", run.pairs.why_not), *notes_on("parameter", {**absent, **as_one}))
+    return (*left_out, *notes_on_dtypes(run.plan, run.pair.precision))
 
 
 def _add_other_runs(

@@ -25,6 +25,7 @@ from torchport.candidates.golden import GoldenPlan, Recording, make_plan
 from torchport.candidates.left_out import notes_on
 from torchport.candidates.lockstep import LockStep, TrueDistances
 from torchport.candidates.names import Map
+from torchport.candidates.other_dtypes import notes_on_dtypes
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.plain_arguments import PlainArguments, given_otherwise
 from torchport.candidates.probing import WatchedCall, Witnesses
@@ -102,7 +103,7 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
         order=[name for kind, name in golden.events if kind == "exit"],
         reasons={key: why for name, why in wrong.items() for key in plan.calls[name].outputs},
         notes=pairs.notes,
-        remarks=notes_on("layer", pairs.why_not),
+        remarks=(*notes_on("layer", pairs.why_not), *notes_on_dtypes(plan, pair.precision)),
         given_otherwise=given_otherwise(pairs, ours, theirs),
         labels=_labels(plan),
     )
