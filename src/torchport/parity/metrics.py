@@ -133,7 +133,7 @@ def compare(
     if coarse is None and pair.golden.dtype == pair.candidate.dtype and _equal(golden_bits, candidate_bits):
         sums.add_equal(numbers(golden_bits, pair.golden.dtype), distances)
         return pair.metrics(sums, with_noise=truth is not None)
-    distances = None if distances is None else distances.astype(np.float64)
+    distances = None if distances is None else _widened(distances)
     for start in range(0, pair.numel, chunk):
         here = slice(start, start + chunk)
         parts = (None if whole is None else whole[here] for whole in (distances, coarse))
@@ -232,7 +232,8 @@ def _why_incomparable(golden: Form, candidate: Form) -> str | None:
 
 def _usable_residual(golden: torch.Tensor, residual: TensorLike | None) -> torch.Tensor | None:
     """The residual as a tensor, or None if the golden tensor has no wider dtype to be measured in."""
-    if residual is None or dtypes.name_of(golden.dtype) == "float64" or not golden.dtype.is_floating_point:
+    name = dtypes.name_of(golden.dtype)
+    if residual is None or name in dtypes.WIDEST or not _has_fractions(name):
         return None
     tensor = _as_tensor(residual)
     if tensor.shape != golden.shape:

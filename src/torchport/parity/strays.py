@@ -37,9 +37,8 @@ class Distances:
         coarser: np.ndarray | None,
     ) -> Distances:
         with np.errstate(all="ignore"):
-            wide = golden.astype(np.float64)
-            truth = wide + residual
-            distance = candidate.astype(np.float64) - truth
+            truth = golden.astype(residual.dtype) + residual
+            distance = candidate.astype(residual.dtype) - truth
             known = np.isfinite(distance) & np.isfinite(residual)
             coarse = None if coarser is None else np.nan_to_num((coarser - truth)[known], posinf=0, neginf=0)
         return cls(truth[known], residual[known], distance[known], coarse)
