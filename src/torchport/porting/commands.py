@@ -24,10 +24,10 @@ from torchport.porting.port import (
     Port,
     folder_of_port,
     must_be_writable,
-    must_not_be_edited,
     port,
     safe_name,
 )
+from torchport.porting.overwriting import must_not_lose_work
 from torchport.porting.proof import explained_todos
 from torchport.porting.rewritten import minify_rewritten, snippet_port
 from torchport.runs.changing import changing, put_back_if_interrupted
@@ -74,7 +74,7 @@ def port_spec(
     folder = folder_of_port(out, name)
     must_be_writable(folder)
     if not force:
-        must_not_be_edited(folder, chosen)
+        must_not_lose_work(folder, chosen)
     with ctrl_c.during_a_port(folder), _unless_it_ends(folder, chosen):
         watch(Message(f"loading {spec}"))
         subject = load_spec(spec)
@@ -101,7 +101,7 @@ def _unless_it_ends(folder: Path, target: Target) -> Iterator[None]:
     """
     put_back_if_interrupted(folder)
     there = (folder / REPORT_FILE).is_file()
-    with changing(folder, names_of_a_port(target)) if there else nullcontext():
+    with changing(folder, names_of_a_port(target, folder)) if there else nullcontext():
         yield
 
 
@@ -185,7 +185,7 @@ def codegen(
     code = target.write_code(graph, file, given, model)
     if port is not None:
         must_be_writable(port)
-        must_not_be_edited(port, target)
+        must_not_lose_work(port, target, fix="Give another folder to --port, or remove this one.")
         ported = converted_manifest(manifest, graph, target, port, given)
         file = ported.artifact.folder
     written = [module for key, module in graph.modules.items() if key not in body_keys(graph.modules)]

@@ -20,7 +20,7 @@ from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import record
 from torchport.capture.symbols import parse_dynamic
-from torchport.errors import DiskError, ManifestError, TorchportError
+from torchport.errors import DiskError, ManifestError
 from torchport.events import Passing, Steps, Watcher, ignore
 from torchport.explain.minify import minify
 from torchport.explain.repro import Minified
@@ -30,11 +30,12 @@ from torchport.porting import proof, recording
 from torchport.porting.bench import PortBench
 from torchport.porting.conversion import Converted, converted
 from torchport.porting.cost import cost_of
+from torchport.porting.overwriting import must_not_lose_work
 from torchport.runs.changing import changing
-from torchport.runs.folder import OF_A_PORT, OF_A_VERDICT, RunFolder, is_run, open_folder
+from torchport.runs.folder import OF_A_PORT, OF_A_VERDICT, RunFolder, open_folder
 from torchport.runs.report import Report
 from torchport.runs.verdict import written
-from torchport.targets.base import Resizable, Target, Todo
+from torchport.targets.base import Resizable, Todo
 from torchport.targets.registry import DEFAULT, find_target, options_for
 
 Inputs = tuple[Any, ...] | list[Any] | torch.Tensor
@@ -176,7 +177,7 @@ def port(
     folder = folder_of_port(out, name)
     must_be_writable(folder)
     if not force:
-        must_not_be_edited(folder, chosen)
+        must_not_lose_work(folder, chosen)
     steps = Steps(watch)
     with steps.step("capture", "capturing the model"):
         capture = record(
@@ -210,28 +211,6 @@ def must_be_writable(folder: Path) -> None:
 def folder_of_port(out: str | Path | None, name: str) -> Path:
     """Where a port is written to."""
     return Path(out) if out is not None else Path("torchport-out") / name
-
-
-def must_not_be_edited(folder: Path, target: Target) -> None:
-    """DiskError if a port would be written over one of the same target that somebody has edited."""
-    if not is_run(folder):
-        return
-    try:
-        files = open_folder(folder)
-    except TorchportError:
-        return  # Whatever it is, it is no port with a known source.
-    if files.about.project != target.project or not files.project.is_dir():
-        return
-    try:
-        edits = target.open(files.project, files.name).edits()
-    except (OSError, ValueError, TorchportError):
-        return
-    if edits:
-        count = "1 place is" if len(edits) == 1 else f"{len(edits)} places are"
-        file = files.project / (target.editable or "")
-        raise DiskError(
-            "TP0331", f"the port was edited by hand: {count} not what was generated", where=str(file)
-        )
 
 
 def safe_name(name: str) -> str:
