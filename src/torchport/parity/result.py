@@ -71,6 +71,8 @@ class Layer(BaseModel):
     """The class of arithmetic that explains how far the layer is from the truth, if it is coarser than eager."""
     failure: Failure | None = None
     """Why it failed, in its parts, for whoever says it in other words."""
+    cause: str | None = None
+    """What explains the error, in words that do not name the layer; empty if nothing does, None if nobody looked."""
     unproven: bool = False
     """Whether it did not pass only because the original gives NaN everywhere, as the port does."""
 

@@ -20,6 +20,7 @@ from torchport.parity.rulebook import rules_for
 from torchport.porting import ctrl_c
 from torchport.porting.conversion import converted_manifest, names_of_a_port
 from torchport.porting.hints import read_hints, wished_axes
+from torchport.porting.overwriting import must_not_lose_work
 from torchport.porting.port import (
     Port,
     folder_of_port,
@@ -27,7 +28,6 @@ from torchport.porting.port import (
     port,
     safe_name,
 )
-from torchport.porting.overwriting import must_not_lose_work
 from torchport.porting.proof import explained_todos
 from torchport.porting.rewritten import minify_rewritten, snippet_port
 from torchport.runs.changing import changing, put_back_if_interrupted

@@ -61,8 +61,9 @@ def _diverging(report: Report, failed: int, judged: int) -> str:
     """How many layers diverge, and in how many ways if that is fewer."""
     if judged == 1:
         return "the 1 layer diverges"
-    ways = len(findings(report))
-    alike = "" if ways == failed else ", all in the same way" if ways == 1 else f", in {ways} ways"
+    found = findings(report)
+    one = ", all in the same way" if found[0].is_one_fault else ", all of one class and by about as much"
+    alike = "" if len(found) == failed else one if len(found) == 1 else f", in {len(found)} ways"
     return f"{failed} of {judged} layers diverge{alike}"
 
 
