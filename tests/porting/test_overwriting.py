@@ -1,4 +1,4 @@
-"""What a user has made in the folder of a port is not written over, whatever file it is in and whatever target comes."""
+"""What a user has made in the folder of a port is not written over, in whatever file and by whatever target."""
 
 from __future__ import annotations
 

@@ -76,6 +76,11 @@ class Layer(BaseModel):
     unproven: bool = False
     """Whether it did not pass only because the original gives NaN everywhere, as the port does."""
 
+    @property
+    def fails(self) -> bool:
+        """Whether the layer is wrong; one of which nothing is proven did not pass, but nobody knows that it is wrong."""
+        return not self.passed and not self.unproven
+
 
 class Operation(BaseModel):
     """The first operation inside the culprit that goes wrong although its operands are golden."""

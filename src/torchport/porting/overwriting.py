@@ -18,7 +18,7 @@ _NAMED = 4
 
 
 def must_not_lose_work(folder: Path, target: Target, fix: str | None = None) -> None:
-    """DiskError if a port in the folder, which would be written over or removed, has something of a user's own in it."""
+    """DiskError if the port in the folder, which a new one would replace, has something of a user's own in it."""
     files = _run_in(folder)
     project = None if files is None else files.about.project
     if files is not None and project is not None and (edits := _edits(files)):

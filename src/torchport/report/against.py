@@ -54,7 +54,7 @@ class RunSummary(BaseModel):
             rule=report.rule,
             culprit=None if report.first_divergence is None else report.first_divergence.layer,
             layers=len(report.layers),
-            failed=sum(not layer.passed for layer in report.layers),
+            failed=sum(layer.fails for layer in report.layers),
             drifts=None if report.outputs is None else report.outputs.passed is not True,
             todos=len(report.todos),
             seconds=round(sum(taken), 3) if taken else None,

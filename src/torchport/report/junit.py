@@ -67,7 +67,9 @@ def _culprit(suite: Element, report: Report) -> None:
 def _layer(suite: Element, report: Report, layer: Layer) -> None:
     place = place_of_layer(report, layer.name, layer.source)
     case = _case(suite, layer.type, layer.name, place)
-    if not layer.passed:
+    if layer.unproven:
+        SubElement(case, "skipped", message=_xml(layer.reason or "nothing is proven"))
+    elif not layer.passed:
         failure = SubElement(case, "failure", type="diverges", message=_xml(layer.reason or "diverges"))
         failure.text = _xml(
             f"alone: {phrases.error(layer.own)}\nchained: {phrases.error(layer.chained)}\n"

@@ -8,6 +8,7 @@ from torchport.report.places import shown
 from torchport.runs.findings import line_of_fault
 from torchport.runs.report import Report
 
+_MARKS = {"pass": "✓", "FAIL": "✕", "unproven": "·"}
 WORST = 10
 _SIGNS = {"pass": ("✓", "#2e8b57"), "fail": ("✕", "#d9480f")}
 _OTHER = ("!", "#b7791f")
@@ -75,7 +76,7 @@ def _table(report: Report) -> str:
     rows = []
     for layer, name in worst:
         cells = (
-            f"{'✓' if layer.passed else '✕'} {phrases.verdict(layer)}",
+            f"{_MARKS[phrases.verdict(layer)]} {phrases.verdict(layer)}",
             name,
             layer.type.rpartition(".")[2],
             phrases.own_error(layer.own),
@@ -83,7 +84,7 @@ def _table(report: Report) -> str:
             phrases.largest(layer.chained),
         )
         row = "".join(f"<td{_class(place)}>{escape(cell)}</td>" for place, cell in enumerate(cells))
-        kind = "" if layer.passed else ' class="failed"'
+        kind = ' class="failed"' if layer.fails else ""
         rows.append(f"<tr{kind}>{row}</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 

@@ -30,7 +30,7 @@ def measure(report: Report, *, with_rule: bool = True) -> str | None:
 def _counted(report: Report, with_rule: bool) -> str:
     """How many layers agree, by which rule."""
     judged = [layer for layer in report.layers if is_judged(layer)]
-    failed = [layer for layer in judged if not layer.passed]
+    failed = [layer for layer in judged if layer.fails]
     rule = f" ({report.rule})" if report.rule and with_rule else ""
     if report.status == "pass":
         agree = "the 1 layer agrees" if len(judged) == 1 else f"all {len(judged)} layers agree"
@@ -39,7 +39,11 @@ def _counted(report: Report, with_rule: bool) -> str:
     if report.status == "unsupported":
         return f"{_operations(len(report.todos))} nothing maps"
     if report.unproven:
-        nan = "the 1 layer is" if len(judged) == 1 else f"{len(failed)} of {len(judged)} layers are"
+        nan = (
+            "the 1 layer is"
+            if len(judged) == 1
+            else f"{sum(layer.unproven for layer in judged)} of {len(judged)} layers are"
+        )
         return f"nothing is proven: {nan} NaN everywhere, in the original too{rule}"
     if failed:
         return f"{_diverging(report, len(failed), len(judged))}{rule}"
@@ -165,7 +169,7 @@ def _not_finite(measured: Measured) -> int:
 
 def share_of_limit(measured: Measured | None) -> str:
     """The share of the rule's limit that an error takes up: below 1 passes."""
-    if measured is None or measured.ratio is None:
+    if measured is None or measured.ratio is None or measured.is_nan_everywhere:
         return ""
     ratio = measured.ratio
     if not math.isfinite(ratio):
@@ -224,7 +228,19 @@ def is_judged(layer: Layer) -> bool:
 
 
 def verdict(layer: Layer) -> str:
-    return "pass" if layer.passed else "FAIL"
+    return "FAIL" if layer.fails else "unproven" if layer.unproven else "pass"
+
+
+def title_of_worst(worst: Sequence[tuple[Layer, str]]) -> str:
+    """The heading of a table with the rows that `worst` gives."""
+    kinds = {verdict(layer) for layer, _ in worst}
+    return (
+        "Worst layers"
+        if "FAIL" in kinds
+        else "Unproven layers"
+        if "unproven" in kinds
+        else "Nearest to the limit"
+    )
 
 
 def number(value: float) -> str:

@@ -54,7 +54,7 @@ def of_one_class(report: Report) -> list[list[Layer]]:
     by_name = {layer.name: layer for layer in report.layers}
     culprit = None if report.first_divergence is None else report.first_divergence.layer
     groups: dict[tuple[str, ...], list[Layer]] = {}
-    failing = [layer for layer in report.layers if not layer.passed]
+    failing = [layer for layer in report.layers if layer.fails]
     for layer in sorted(failing, key=lambda one: one.name != culprit):
         groups.setdefault(_fault(layer, by_name), []).append(layer)
     return list(groups.values())

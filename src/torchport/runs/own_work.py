@@ -21,7 +21,7 @@ _CACHE = "CACHEDIR.TAG"
 
 @contextmanager
 def noted_as_written(files: RunFolder) -> Iterator[None]:
-    """Within, the artifact is generated; which files that wrote, and what is in them, is kept in the folder of the run."""
+    """Within, the artifact is generated; the folder of the run keeps which files that wrote, and their digests."""
     place, known = files.project, _written(files) or {}
     before = {name: _state(place / name) for name in files_in(place) if name not in known}
     yield

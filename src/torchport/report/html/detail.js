@@ -6,8 +6,10 @@ function showDetail(section, layer, node) {
 
 function detailHead(layer) {
   const path = callers(layer).map((caller) => element("a", { href: linkTo(caller) }, shortName(caller)));
-  const verdict = columns.own.there[layer] || !passed(layer)
-    ? element("span", { class: passed(layer) ? "pass" : "fail" }, passed(layer) ? "✓ pass" : "✕ FAIL")
+  const verdict = columns.own.there[layer] || fails(layer)
+    ? isUnproven(layer)
+      ? element("span", { class: "unproven" }, "nothing proven")
+      : element("span", { class: fails(layer) ? "fail" : "pass" }, fails(layer) ? "✕ FAIL" : "✓ pass")
     : element("span", { class: "hint" }, "not judged");
   const link = element("button", { type: "button", id: "permalink", title: "copy a link to this layer" }, "Copy link");
   link.addEventListener("click", () => copyLink(link));
@@ -35,7 +37,7 @@ async function copyLink(button) {
 
 function detailReason(layer) {
   const reason = text(columns.reason[layer]);
-  return reason === null ? null : element("p", { class: passed(layer) ? "hint" : "reason" }, reason);
+  return reason === null ? null : element("p", { class: fails(layer) ? "reason" : "hint" }, reason);
 }
 
 /** The selected operation of the layer, if one is selected. */
