@@ -57,8 +57,8 @@ def test_diff_and_its_errors_show_names_escaped(
     assert not {"\x1b", "\x07"} & set(out + err), out + err
 
 
-def hostile() -> Report:
-    """Every text of the report that may come from a model has control characters in it."""
+def hostile(report: Report) -> Report:
+    """The report, in which every text that may come from a model has control characters in it."""
 
     def spoilt(value: Any, field: str) -> Any:
         if isinstance(value, BaseModel):
@@ -72,19 +72,18 @@ def hostile() -> Report:
     todo = Todo(op="aten.foo", layer="head", source="net.py:9", reason="nothing maps it")
     flow = ControlFlowSummary(layer="head", type="cond", source="net.py:3", bodies={})
     beside = {"todos": (todo,), "control_flow": (flow,), "notes": ("first line\nsecond line",)}
-    report = full().model_copy(update=beside)
-    return spoilt(report, "")
+    return spoilt(report.model_copy(update=beside), "")
 
 
 def shown(name: str, folder: Path) -> str:
     """What a renderer makes of that report."""
-    run = Run.of(hostile(), folder)
+    run = Run.of(hostile(full()), folder)
     if name == "headline":
         return phrases.headline(printable(run.report))
     if name == "notebook":
         return notebook(run.report)
     if name.startswith("against"):
-        change = compare_runs(passing(), run.report)
+        change = compare_runs(hostile(passing()), run.report)
         return changes.renderer(name.partition(" ")[2])(change)
     return renderer(name)(run)
 
@@ -100,5 +99,5 @@ def test_no_renderer_hands_a_control_character_on(name: str, tmp_path: Path) -> 
 
 
 def test_the_lines_of_a_note_are_lines(tmp_path: Path) -> None:
-    text = renderer("text")(Run.of(hostile(), tmp_path))
+    text = renderer("text")(Run.of(hostile(full()), tmp_path))
     assert "first line\n" in text and "second line" in text and "\\n" not in text

@@ -78,7 +78,7 @@ class Layer(BaseModel):
 
     @property
     def fails(self) -> bool:
-        """Whether the layer is wrong; one of which nothing is proven did not pass, but nobody knows that it is wrong."""
+        """Whether the layer is wrong; one of which nothing is proven did not pass, but may be right."""
         return not self.passed and not self.unproven
 
 

@@ -11,5 +11,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """The same for a text of several lines, which stay."""
-    return text if text.isprintable() else "\n".join(map(escaped, text.split("\n")))
+    """The same for a text of several lines, which stay, and so do their tabs."""
+    if text.isprintable():
+        return text
+    return "".join(one if one in "\n\t" else escaped(one) for one in text)

@@ -17,7 +17,9 @@ from torchport.report.places import Place, place_of_culprit, place_of_layer
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
 
 
 def render(run: Run) -> str:
@@ -104,5 +106,5 @@ def _count(suite: Element, kind: str) -> int:
 
 
 def _xml(text: str) -> str:
-    r"""Text that XML can hold: other characters are written as Python would, such as \x1b."""
+    r"""Text that XML can hold and a terminal can show: other characters are written as Python would, such as \x1b."""
     return _NOT_XML.sub(lambda found: ascii(found.group())[1:-1], text)

@@ -5,6 +5,7 @@ from html import escape
 from torchport.parity.result import Divergence
 from torchport.report import phrases
 from torchport.report.places import shown
+from torchport.report.printable import printable
 from torchport.runs.findings import line_of_fault
 from torchport.runs.report import Report
 
@@ -29,6 +30,7 @@ _STYLE = """
 
 def render(report: Report) -> str:
     """The verdict, the culprit with what would explain it, and the worst layers. Text from outside is escaped."""
+    report = printable(report)
     parts = [f"<style>{_STYLE}</style>", _verdict(report)]
     if report.first_divergence is not None:
         parts.append(_culprit(report.first_divergence))

@@ -39,11 +39,8 @@ def _counted(report: Report, with_rule: bool) -> str:
     if report.status == "unsupported":
         return f"{_operations(len(report.todos))} nothing maps"
     if report.unproven:
-        nan = (
-            "the 1 layer is"
-            if len(judged) == 1
-            else f"{sum(layer.unproven for layer in judged)} of {len(judged)} layers are"
-        )
+        count = sum(layer.unproven for layer in judged)
+        nan = "the 1 layer is" if len(judged) == 1 else f"{count} of {len(judged)} layers are"
         return f"nothing is proven: {nan} NaN everywhere, in the original too{rule}"
     if failed:
         return f"{_diverging(report, len(failed), len(judged))}{rule}"
