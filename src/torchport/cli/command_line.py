@@ -9,6 +9,7 @@ import typer
 from torchport.cli import COMPLETE, STOPPED, failure
 from torchport.cli.app import app
 from torchport.errors import TorchportError
+from torchport.spelling import as_flags
 
 _STOPPED = "stopped: nothing is half-written; the same command begins anew"
 REST = "--"
@@ -20,6 +21,11 @@ def run(arguments: Sequence[str] | None, begin: Callable[[], None]) -> int:
     if COMPLETE in os.environ:
         return _complete()
     begin()
+    with as_flags():
+        return _run_one(arguments)
+
+
+def _run_one(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index(REST) if REST in given else len(given)
     own, rest = given[:end], given[end:]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import record
 from torchport.capture.symbols import parse_dynamic
-from torchport.errors import DiskError, ManifestError
+from torchport.errors import CaptureError, DiskError, ManifestError
 from torchport.events import Passing, Steps, Watcher, ignore
 from torchport.explain.minify import minify
 from torchport.explain.repro import Minified
@@ -35,7 +36,7 @@ from torchport.runs.changing import changing
 from torchport.runs.folder import OF_A_PORT, OF_A_VERDICT, RunFolder, open_folder
 from torchport.runs.report import Report
 from torchport.runs.verdict import written
-from torchport.targets.base import Resizable, Todo
+from torchport.targets.base import Resizable, Target, Todo
 from torchport.targets.registry import DEFAULT, find_target, options_for
 
 Inputs = tuple[Any, ...] | list[Any] | torch.Tensor
@@ -179,10 +180,11 @@ def port(
     if not force:
         must_not_lose_work(folder, chosen)
     steps = Steps(watch)
-    with steps.step("capture", "capturing the model"):
+    given = as_arguments(args)
+    with steps.step("capture", "capturing the model"), _advising_only(chosen):
         capture = record(
             model,
-            args,
+            given,
             kwargs,
             name=name,
             dynamic=dynamic,
@@ -195,9 +197,20 @@ def port(
         error = capture.export_error
         steps.say(f"{error}; recorded by hooks, with TODOs for what these cannot see\n  next:  {error.fix}")
     made = converted(capture, chosen, folder, chosen_options, steps=steps)
-    given = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     inputs = given, dict(kwargs or {})
     return Port(made.files, made.target, made.artifact, made.seconds, model, watch, inputs)
+
+
+@contextmanager
+def _advising_only(target: Target) -> Iterator[None]:
+    """Within, nobody is advised to allow random numbers where the target has no such option."""
+    try:
+        yield
+    except CaptureError as error:
+        if error.code != "TP0204" or "allow_random" in target.options.model_fields:
+            raise
+        fix = "Pass random tensors in as inputs."
+        raise CaptureError(error.code, error.message, where=error.where, fix=fix) from error
 
 
 def must_be_writable(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A report as renderers for people show it: what its texts have of control characters is written out.
+"""A report as renderers for people show it: control characters are written out, and notes name lines by short paths.
 
 In: a report, or a comparison of two. Out: the same with other texts.
 """
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from torchport.report.escaping import escaped, escaped_lines
+from torchport.report.places import with_short_places
 
 Shown = TypeVar("Shown", bound=BaseModel)
 _OF_SEVERAL_LINES = frozenset(("edits", "notes", "reason", "stopped"))
@@ -28,7 +29,8 @@ def printable(shown: Shown) -> Shown:
 
 def _printable(value: Any, field: str) -> Any:
     if isinstance(value, str):
-        return escaped_lines(value) if field in _OF_SEVERAL_LINES else escaped(value)
+        text = with_short_places(value) if field == "notes" else value
+        return escaped_lines(text) if field in _OF_SEVERAL_LINES else escaped(text)
     if isinstance(value, BaseModel):
         return printable(value)
     if isinstance(value, tuple) and value and isinstance(value[0], str | BaseModel):

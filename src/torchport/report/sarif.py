@@ -56,7 +56,7 @@ def _driver() -> Object:
 
 
 def _rule(code: str) -> Object:
-    title, meaning, fix = CODES[code]
+    title, meaning, fix = CODES[code].spelled()
     return {
         "id": code,
         "shortDescription": {"text": title},
