@@ -114,7 +114,8 @@ def _in_place_of_a_verdict(folder: Path, target: Target, make: Callable[[], Repo
                 return report
             raise _NoVerdict(report)
     except _NoVerdict as end:
-        kept = f"{folder} keeps the run that was there, which has a verdict: give another folder ({spelled('[[out]]')}) to keep this one"
+        elsewhere = spelled("give another folder ([[out]]) to keep this one")
+        kept = f"{folder} keeps the run that was there, which has a verdict: {elsewhere}"
         notes = (*end.report.notes, kept)
         return end.report.model_copy(update={"notes": notes, "files": {}, "report": None})
 

@@ -41,7 +41,7 @@ def _counted(report: Report, with_rule: bool) -> str:
     if report.unproven:
         count = sum(layer.unproven for layer in judged)
         nan = "the 1 layer is" if len(judged) == 1 else f"{count} of {len(judged)} layers are"
-        return f"nothing is proven: {nan} NaN everywhere, in the original too{rule}"
+        return f"nothing is proven: {nan} NaN everywhere, in the original too"
     if failed:
         return f"{_diverging(report, len(failed), len(judged))}{rule}"
     if report.status == "error" and report.stopped is not None:
@@ -263,8 +263,8 @@ def cost(report: Report) -> list[tuple[str, str]]:
     known = [("speed", f"port {_milliseconds(port.seconds)}{beside} a run ({threads}{each}; indicative)")]
     if port.bytes is not None:
         other = None if original is None else original.bytes
-        process = "" if other is None else f", the Python process {other / 1e6:.0f} MB"
-        known.append(("memory", f"port {port.bytes / 1e6:.0f} MB at most{process}"))
+        beside = f"; not to be compared with the {other / 1e6:.0f} MB of all of this Python" if other else ""
+        known.append(("memory", f"port {port.bytes / 1e6:.0f} MB at most{beside}"))
     return known
 
 

@@ -47,7 +47,7 @@ def added(files: RunFolder) -> list[str]:
 
 def remove_generated(files: RunFolder) -> None:
     """Removes what was generated. What a user has put beside it stays, and all of it if nobody noted which is which."""
-    folders = set()
+    folders: set[Path] = set()
     for name in _written(files) or ():
         path = files.project / name
         path.unlink(missing_ok=True)

@@ -96,11 +96,14 @@ function levelOf(layer) {
   return ratio <= 0.3 ? 1 : ratio <= 0.7 ? 2 : 3;
 }
 
+/** As Python writes it: with two digits in the exponent. */
+const exponential = (value, digits) => value.toExponential(digits).replace(/e([+-])(\d)$/, "e$10$2");
+
 function formatRatio(ratio) {
   if (ratio === null) return "";
   if (!Number.isFinite(ratio)) return "never";
   if (ratio === 0) return "0";
-  return ratio < 100 ? ratio.toFixed(2) : ratio < 1e6 ? ratio.toFixed(0) : ratio.toExponential(1);
+  return ratio < 100 ? ratio.toFixed(2) : ratio < 1e6 ? ratio.toFixed(0) : exponential(ratio, 1);
 }
 
 /** As `percent` in percent.py writes a share. */
@@ -113,5 +116,5 @@ function format(value, digits = 3) {
   if (value === null) return "";
   if (value === 0 || !Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
-  return size >= 1e-3 && size < 1e5 ? String(Number(value.toPrecision(digits))) : value.toExponential(digits - 1);
+  return size >= 1e-3 && size < 1e5 ? String(Number(value.toPrecision(digits))) : exponential(value, digits - 1);
 }
