@@ -438,8 +438,8 @@ PORTS: dict[str, Explanation] = {
     ),
     "TP0804": Explanation(
         "an edited port without checks cannot be proven",
-        'A port that was made with [[checks="none"]] is proven by a twin that has checks and is otherwise the same. Once '
-        "the source is edited, the twin is another program.",
+        'A port that was made with [[checks="none"]] is proven by a twin that has checks and is otherwise the same. '
+        "Once the source is edited, the twin is another program.",
         'Port the model with [[checks="layers"]] and make the edit there; or undo it.',
     ),
 }

@@ -28,7 +28,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$@&])")
 def render(run: Run) -> str:
     report = printable(run.report)
     parts = [
-        f"## {_SIGNS.get(report.status, '⚠️')} {phrases.WORDS[report.status]}: {plain(phrases.headline(report))}",
+        f"## {_SIGNS.get(report.status, '⚠️')} {phrases.word(report)}: {plain(phrases.headline(report))}",
         plain(phrases.measure(report) or ""),
         _outputs(report),
         "\n".join(f"> Note: {plain(note)}" for note in report.notes),

@@ -43,7 +43,7 @@ def render(report: Report) -> str:
 
 def _verdict(report: Report) -> str:
     sign, colour = _SIGNS.get(report.status, _OTHER)
-    badge = f'<span class="badge" style="background: {colour}">{sign} {phrases.WORDS[report.status]}</span>'
+    badge = f'<span class="badge" style="background: {colour}">{sign} {phrases.word(report)}</span>'
     outputs = "" if report.outputs is None else f"<p>Outputs: {escape(phrases.outputs(report.outputs))}</p>"
     measured = "" if (said := phrases.measure(report)) is None else f"<p>{escape(said)}</p>"
     return f'<p class="verdict">{badge}{escape(phrases.headline(report))}</p>{measured}{outputs}'

@@ -13,6 +13,11 @@ from torchport.runs.report import Report
 WORDS = {"pass": "PASS", "fail": "FAIL", "unsupported": "UNSUPPORTED", "error": "ERROR"}
 
 
+def word(report: Report) -> str:
+    """The verdict in one word."""
+    return "UNPROVEN" if report.unproven else WORDS[report.status]
+
+
 def headline(report: Report, *, with_rule: bool = True) -> str:
     """The verdict in one line: the cause of a failure if it is known, or else how many layers agree, by which rule."""
     ported, known, culprit = f"{report.model} to {report.target}", cause(report), report.first_divergence

@@ -57,7 +57,7 @@ def render(report: Report, console: Console, folder: Path | None = None) -> None
 def _verdict(report: Report, console: Console) -> None:
     style = _STYLES.get(report.status, "bold yellow")
     table = Table.grid(padding=(0, 2, 0, 0))
-    word = Text(phrases.WORDS[report.status], style=style)
+    word = Text(phrases.word(report), style=style)
     table.add_row(word, Text(phrases.headline(report), style="bold"))
     if (measured := phrases.measure(report)) is not None:
         table.add_row("", Text(measured))

@@ -83,7 +83,7 @@ function indexOf(side, layer) {
 const cosineText = (apart) => (apart === null ? "" : !Number.isFinite(apart) ? "NaN" : apart === 0 ? "1" : apart < 1e-4 ? `1 − ${format(apart)}` : String(Number((1 - apart).toPrecision(6))));
 
 function shareOfLimit(side, layer) {
-  const ratio = measure(side, "ratio", layer);
+  const ratio = isUnproven(layer) ? null : measure(side, "ratio", layer);
   return ratio === null ? "not judged" : formatRatio(ratio);
 }
 
@@ -94,7 +94,7 @@ function fromTruth(side, what, layer) {
 
 function numbersAndPictures(layer) {
   const picture = pictureOf(layer);
-  const drawn = picture === null ? [] : [errorFigure(layer, picture), histogram(picture)];
+  const drawn = picture === null || isUnproven(layer) ? [] : [errorFigure(layer, picture), histogram(picture)];
   return element("div", { class: "numbers" }, numbersTable(layer), drawn.length ? element("div", { class: "pictures" }, ...drawn) : null);
 }
 

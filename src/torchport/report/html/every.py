@@ -1,7 +1,8 @@
 """Every element of the tensors that fail, as shares of what each may be off: the pattern is often the diagnosis.
 
-In: a run whose traces are kept. Out: for the failing layers that there is room for, the tensor as a matrix of one byte an element, and what
-its axes are called. A tensor that is too large for a page is shown in cells of several elements, by their worst one.
+In: a run whose traces are kept. Out: for the failing layers that there is room for, the tensor as a matrix of one byte
+an element, and what its axes are called. A tensor that is too large for a page is shown in cells of several elements,
+by their worst one.
 """
 
 from __future__ import annotations
