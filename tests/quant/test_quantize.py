@@ -200,6 +200,63 @@ def test_ray_that_is_missing_is_named(made: Port, monkeypatch: pytest.MonkeyPatc
     assert caught.value.fix is not None and "torchport[ray]" in caught.value.fix
 
 
+PROJECTING = """
+import torch
+from torch import nn
+
+
+class Projection(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(128, 128) / 8), nn.Parameter(torch.zeros(128))
+
+    def forward(self, xs):
+        return torch.addmm(self.bias, xs.reshape(-1, 128), self.weight).reshape(xs.shape)
+
+
+class Projecting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.projection = nn.Embedding(40, 128), Projection()
+        self.head = nn.Linear(128, 40, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, ids):
+        return self.head(self.projection(self.table(ids)))
+
+
+def projecting():
+    torch.manual_seed(0)
+    return Projecting().eval(), (torch.arange(24).reshape(2, 12),)
+"""
+
+
+@pytest.mark.parametrize("by_importance", [False, True])
+def test_blocks_of_a_matrix_that_has_its_inputs_first_are_of_its_outputs(
+    by_importance: bool, tmp_path: Path, cargo: str
+) -> None:
+    namespace: dict[str, Any] = {}
+    (tmp_path / "projecting.py").write_text(PROJECTING)
+    exec(compile(PROJECTING, tmp_path / "projecting.py", "exec"), namespace)
+    model, args = namespace["projecting"]()
+    made = port(model, args, name="projecting", out=tmp_path / "out")
+    asked = Asked(schemes=("q4_0+f32",), budget=1e6, by_importance=by_importance)
+    scheme = quantize_port(made, asked, watch=lambda _: None).schemes[0]
+    subject = subject_of(made)
+    importance = known_importance(subject) if by_importance else {}
+    golden = model(*args)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name in subject.chosen.candidates:
+                rows = (weight.T if name == "projection.weight" else weight).contiguous().numpy()
+                made_of = torch.from_numpy(rounded(name, rows, "q4_0", importance.get(name)))
+                weight.copy_(made_of.T if name == "projection.weight" else made_of)
+        mse = float((model(*args) - golden).double().square().mean())
+    # candle rounds what it multiplies with blocks to 8 bits.
+    assert scheme.outputs.mse == pytest.approx(mse, rel=0.05)
+    assert {layer.layer for layer in scheme.layers} == {"table", "projection"}
+
+
 # The command line
 
 
