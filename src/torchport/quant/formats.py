@@ -129,7 +129,7 @@ def _made(name: str, rows: np.ndarray, form: Format, importance: Floats | None) 
     if not np.isfinite(values).all():
         raise QuantError("TP0350", f"{name} has weights that are NaN or infinite", where=name)
     with np.errstate(
-        over="ignore", invalid="ignore"
+        over="ignore", invalid="ignore", divide="ignore"
     ):  # What is too large for a format is looked for in its scales.
         blocks = form.make(values, importance)
     if not all(
