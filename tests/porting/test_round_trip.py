@@ -236,14 +236,15 @@ def test_a_mapping_that_nothing_can_prove_is_said_first(made: Port, restored: Pa
 
 
 @pytest.mark.zoo
+@pytest.mark.parametrize("limited", ["data", "space"])
 def test_a_model_whose_weights_exceed_a_limit_of_the_process_is_proven_under_it(
-    tmp_path: Path, cargo: str
+    tmp_path: Path, cargo: str, limited: str
 ) -> None:
-    """The limit is RLIMIT_DATA, for all memory that is not of a file; the program runs under the same one."""
+    """Limited is memory that is not of a file, or addresses (`ulimit -v`); the program runs under the same limit."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "tests.porting.limited", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.porting.limited", str(tmp_path), limited]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root, timeout=800)
     assert done.returncode == 0, done.stderr
-    status, limit, weights = done.stdout.split()[-3:]
-    assert status == "pass" and int(weights) > int(limit)
+    status, exceeded, weights = done.stdout.split()[-3:]
+    assert status == "pass" and int(weights) > int(exceeded)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors
 import torch
 
 from torchport.capture.assumed import Assumed
@@ -27,6 +26,7 @@ from torchport.errors import CaptureError, RunError, TraceError, UsageError, Wei
 from torchport.porting.conversion import Converted
 from torchport.runs.folder import RunFolder
 from torchport.targets.base import Artifact, Resizable, Target
+from torchport.trace import safetensors_layout as layout
 from torchport.trace.plan import Plan
 from torchport.trace.reading import Trace, as_bytes
 from torchport.weights.origin import independent
@@ -247,22 +247,20 @@ def _check_weights(path: Path, graph: Graph) -> None:
     if not wanted:
         return
     try:
-        with safetensors.safe_open(path, framework="np") as file:
-            there = set(file.keys())
-            for name, weight in wanted.items():
-                if name not in there:
-                    raise WeightsError("TP0320", f"the weights have no tensor {name!r}", where=str(path))
-                found = file.get_slice(name)
-                shape, dtype = tuple(found.get_shape()), str(found.get_dtype())
-                is_float = dtype.startswith(_STORED_FLOATS)
-                if shape != weight.meta.shape or is_float != ("float" in weight.meta.dtype):
-                    raise WeightsError(
-                        "TP0321",
-                        f"the tensor {name!r} is {dtype} {list(shape)}, and the port reads "
-                        f"{weight.meta.dtype} {list(weight.meta.shape)}",
-                        where=str(path),
-                    )
+        there = layout.read_header(path).tensors
     except FileNotFoundError as error:
         raise WeightsError("TP0320", f"there is no weights file {path}", where=str(path)) from error
-    except (safetensors.SafetensorError, OSError) as error:
+    except (layout.NotSound, OSError) as error:
         raise WeightsError("TP0320", f"the weights cannot be read: {error}", where=str(path)) from error
+    for name, weight in wanted.items():
+        if name not in there:
+            raise WeightsError("TP0320", f"the weights have no tensor {name!r}", where=str(path))
+        shape, dtype = tuple(there[name]["shape"]), there[name]["dtype"]
+        is_float = dtype.startswith(_STORED_FLOATS)
+        if shape != weight.meta.shape or is_float != ("float" in weight.meta.dtype):
+            raise WeightsError(
+                "TP0321",
+                f"the tensor {name!r} is {dtype} {list(shape)}, and the port reads "
+                f"{weight.meta.dtype} {list(weight.meta.shape)}",
+                where=str(path),
+            )

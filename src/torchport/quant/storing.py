@@ -67,8 +67,8 @@ class _Stored:
 def store(path: Path, model: str, weights: RowWeights, mix: Mix, importance: Importance) -> None:
     """Writes all weights to a GGUF file, those that the model has with the inputs first the other way round."""
     tensors = list(_tensors(weights, mix, importance))
-    transposed = {TRANSPOSED + name: True for name in sorted(weights.inputs_first)}
-    write_gguf(path, tensors, {"general.architecture": "torchport", "general.name": model} | transposed)
+    facts: dict[str, str | int | bool] = {"general.architecture": "torchport", "general.name": model}
+    write_gguf(path, tensors, facts | {TRANSPOSED + name: True for name in sorted(weights.inputs_first)})
 
 
 def stored_bytes(weights: RowWeights, mix: Mix) -> int:

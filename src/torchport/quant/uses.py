@@ -34,11 +34,19 @@ _PRODUCTS = {
     "aten.matmul.default": _Product(weight=1, given=0, inputs_first=True),
 }
 _KEEP_ROWS = {
-    f"aten.{name}"
-    for name in (
-        "alias.default clone.default contiguous.default detach.default dropout.default view.default reshape.default "
-        "_unsafe_view.default flatten.using_ints unflatten.int unsqueeze.default squeeze.default squeeze.dim squeeze.dims"
-    ).split()
+    "aten.alias.default",
+    "aten.clone.default",
+    "aten.contiguous.default",
+    "aten.detach.default",
+    "aten.view.default",
+    "aten.reshape.default",
+    "aten._unsafe_view.default",
+    "aten.flatten.using_ints",
+    "aten.unflatten.int",
+    "aten.unsqueeze.default",
+    "aten.squeeze.default",
+    "aten.squeeze.dim",
+    "aten.squeeze.dims",
 }
 """Operations that give the rows of their first argument in the same order, if those have the same width after."""
 _MOVE_ROWS = {"aten.transpose.int", "aten.permute.default"}

@@ -14,8 +14,6 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 from torchport.errors import WeightsError
 from torchport.parity import dtypes
 from torchport.parity.metrics import Form
@@ -112,11 +110,9 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def _safetensors(path: Path) -> Contents:
     try:
-        with safe_open(path, framework="np") as checked:
-            metadata: dict[str, str] = checked.metadata() or {}
-    except (SafetensorError, OSError) as error:
+        header, metadata, start = layout.read_header(path)
+    except (layout.NotSound, OSError) as error:
         raise unreadable(path, f"is cut off or no safetensors file: {error}") from error
-    header, start = layout.read_header(path)
     file = OpenFile(path)
     tensors: dict[str, Stored] = {}
     for name, one in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):

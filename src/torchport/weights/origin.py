@@ -120,7 +120,9 @@ def independent(path: Path, graph: Graph) -> Iterator[tuple[LoadedWeights, str |
     with _reopened(origin) as checkpoint:
         own = {} if checkpoint is None else _by_own_names(graph, checkpoint, origin.prefixes)
         if not own:
-            why = "the checkpoint does not have every parameter under the model's own names and in their shapes"
+            why = (
+                "the checkpoint does not have every parameter under the model's own names and in their shapes"
+            )
             yield loaded, f"{_UNPROVEN}: {why}; compare the model's outputs with known ones"
             return
         others = [name for name, stored in own.items() if not same(stored, InMemory(loaded.read(name)))]
@@ -179,4 +181,3 @@ def _complete(found: Match) -> dict[str, Stored]:
 
 def _as_it_is(meta: TensorMeta) -> TensorMeta:
     return meta
-
