@@ -4,7 +4,8 @@
 
 The limit is what Python has once torch has exported a small model, and 400 MB: of memory that is not of a file (data,
 as RLIMIT_DATA counts it), or of addresses (space, as `ulimit -v` does). Of addresses torch alone takes gigabytes, so
-there the weights are larger than what is left. Prints the verdict, what the weights must be larger than, and their bytes.
+there the weights are larger than what is left. Prints the verdict, what the weights must be larger than, and their
+bytes.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from torchport.blocks.awq import GROUP
+from torchport.blocks.formats import FORMATS
 from torchport.cli import main
-from torchport.quant.awq import GROUP
-from torchport.quant.formats import FORMATS
 
 from ..test_readme import ROOT, blocks
 

@@ -13,11 +13,11 @@ import gguf
 import pytest
 import torch
 
+from torchport.blocks.formats import FORMATS, dequantise, quantise, rounded
 from torchport.cli import main
 from torchport.errors import UsageError
 from torchport.porting.port import Port, port
 from torchport.quant.engine import Task, run_tasks
-from torchport.quant.formats import FORMATS, dequantise, quantise, rounded
 from torchport.quant.measuring import known_importance, logits_drift, mix_of, subject_of
 from torchport.quant.results import QuantReport
 from torchport.quant.running import Asked, quantize_port

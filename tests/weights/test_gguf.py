@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from torchport.blocks.formats import FORMATS, dequantise, quantise
+from torchport.blocks.gguf import TYPES
 from torchport.errors import TorchportError
 from torchport.weights.checkpoint import opened
 from torchport.weights.views import whole
@@ -126,6 +128,17 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
 
 
 def test_other_quantised_types_are_refused_by_name(tmp_path: Path) -> None:
-    path = gguf(tmp_path / "a.gguf", {"blk.0.ffn": (12, (256,), b"\0" * 144)})
-    with pytest.raises(TorchportError, match="blk.0.ffn is of Q4_K"):
+    path = gguf(tmp_path / "a.gguf", {"blk.0.ffn": (20, (32,), b"\0" * 18)})
+    with pytest.raises(TorchportError, match="'blk.0.ffn' is of iq4_nl"):
         read(path)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_of_blocks_is_read_as_it_is_dequantised(tmp_path: Path, form: str) -> None:
+    rows = np.random.default_rng(0).standard_normal((3, 512)).astype(np.float32)
+    blocks = quantise("w", rows, FORMATS[form])
+    path = gguf(tmp_path / "a.gguf", {"w": (TYPES[form].number, (3, 512), blocks.tobytes())})
+    assert np.array_equal(read(path)["w"], dequantise(blocks, FORMATS[form]))
+    with opened([path]) as checkpoint:
+        part = checkpoint.tensors["w"].bits(300, 900, np.empty(0, np.uint8))
+    assert np.array_equal(part, read(path)["w"].reshape(-1)[300:900].view(part.dtype))

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from torchport.blocks.formats import AWQ, bytes_in, format_called, why_not
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
@@ -20,7 +21,6 @@ from torchport.errors import QuantError, RunError, UsageError
 from torchport.parity.metrics import compare
 from torchport.porting.port import Port
 from torchport.quant.chosen import Candidate, Chosen, choose
-from torchport.quant.formats import AWQ, bytes_in, format_called, why_not
 from torchport.quant.results import Drift, LayerDrift, Logits, SchemeDrift, decibels
 from torchport.quant.storing import Importance, Mix, RowWeights, error_of_weight, store, stored_bytes
 from torchport.runs.folder import RunFolder

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from torchport.blocks.formats import AWQ, FORMATS, bytes_in, quantise, rounded
+from torchport.blocks.gguf import write_gguf
 from torchport.capture.graph import TensorMeta
 from torchport.capture.weights import FileWeights
 from torchport.errors import QuantError
-from torchport.quant.formats import AWQ, FORMATS, bytes_in, quantise, rounded
-from torchport.quant.gguf import write_gguf
 
 Mix = Mapping[str, str]
 """The format of each weight that is in blocks; weights that are not in it stay floats."""

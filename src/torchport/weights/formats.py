@@ -14,7 +14,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from torchport.errors import WeightsError
+from torchport.errors import QuantError, WeightsError
 from torchport.parity import dtypes
 from torchport.parity.metrics import Form
 from torchport.trace import safetensors_layout as layout
@@ -156,8 +156,8 @@ def _gguf(path: Path) -> Contents:
     with _kept_open(path) as file:
         try:
             return Contents(gguf.tensors(file), file=file)
-        except gguf.Broken as error:
-            raise unreadable(path, f"is cut off or cannot be read as GGUF: {error}") from error
+        except QuantError as error:
+            raise WeightsError("TP0322", error.message, where=str(path)) from error
 
 
 @contextmanager

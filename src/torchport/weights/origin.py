@@ -18,7 +18,6 @@ from torchport.capture.graph import Graph, TensorMeta
 from torchport.capture.weights import SelectedWeights
 from torchport.errors import TorchportError
 from torchport.files import write_atomically
-from torchport.parity import dtypes
 from torchport.trace.writing import write_tensors
 from torchport.weights.checkpoint import Checkpoint, opened
 from torchport.weights.extraction import same
@@ -26,7 +25,7 @@ from torchport.weights.loaded import LoadedWeights
 from torchport.weights.matching import Match, converted, match
 from torchport.weights.rules import Rules
 from torchport.weights.stored import InMemory, Stored
-from torchport.weights.views import whole
+from torchport.weights.views import as_tensor
 
 _NAMED = 3
 _UNPROVEN = "that each weight is the one that the model has under its name is not proven"
@@ -96,9 +95,7 @@ class NamedWeights(LoadedWeights):
         head = self._graph.weights[name].tied_to or name
         if head not in self._own:
             return super().read(name)
-        stored = self._own[head]
-        bits = torch.from_numpy(whole(stored).copy().reshape(-1).view("uint8"))
-        return bits.view(dtypes.by_name(stored.form.dtype)).reshape(stored.form.shape)
+        return as_tensor(self._own[head])
 
     def save(self, path: Path) -> None:
         heads = [name for name in self.names() if self._graph.weights[name].tied_to is None]

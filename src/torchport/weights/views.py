@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from torchport.parity import dtypes
 from torchport.parity.bits import bits_dtype
 from torchport.parity.metrics import Form
 from torchport.weights.stored import InFile, InMemory, Stored
+
+if TYPE_CHECKING:
+    import torch
 
 PIECE = 2**20
 """Elements that are read at a time."""
@@ -61,6 +64,14 @@ def whole(stored: Stored) -> np.ndarray:
         values[start : start + len(piece)] = piece
         start += len(piece)
     return values.reshape(shape)
+
+
+def as_tensor(stored: Stored) -> torch.Tensor:
+    """All elements as a tensor of torch, in memory."""
+    import torch
+
+    bits = torch.from_numpy(np.array(whole(stored)).reshape(-1).view(np.uint8))
+    return bits.view(dtypes.by_name(stored.form.dtype)).reshape(stored.form.shape)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchport.quant import layout, search
-from torchport.quant.layout import RECORDS, Records
-from torchport.quant.rounding import TINY, Bytes, Floats, clipped, columns, farthest, halved, nearest, summed
+from torchport.blocks import layout, search
+from torchport.blocks.layout import RECORDS, Records
+from torchport.blocks.rounding import TINY, Bytes, Floats, clipped, columns, farthest, halved, nearest, summed
 
 _f32 = np.float32
 SIZE = 256

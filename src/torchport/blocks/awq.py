@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchport.quant.rounding import Floats
+from torchport.blocks.rounding import Floats
 
 GROUP, LIMIT = 128, 15
 BITS = 4 + (16 + 4) / GROUP

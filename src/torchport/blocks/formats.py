@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from torchport.blocks import awq, small_blocks, super_blocks
+from torchport.blocks.gguf import TYPES, nbytes_of
+from torchport.blocks.layout import RECORDS, Records
+from torchport.blocks.rounding import Bytes, Floats
 from torchport.errors import QuantError, UsageError
-from torchport.quant import awq, small_blocks, super_blocks
-from torchport.quant.gguf import TYPES, nbytes_of
-from torchport.quant.layout import RECORDS, Records
-from torchport.quant.rounding import Bytes, Floats
 
 AT_A_TIME = 1 << 18
 """Weights that are quantised at a time, so that what the search needs stays in the cache."""

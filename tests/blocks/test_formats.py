@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from torchport.blocks.formats import FORMATS, dequantise, format_called, quantise
 from torchport.errors import QuantError, UsageError
-from torchport.quant.formats import FORMATS, dequantise, format_called, quantise
 
 from . import ggml
 
@@ -94,7 +94,7 @@ def test_blocks_are_read_as_ggml_reads_them(form: str) -> None:
 def test_a_matrix_that_is_quantised_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = weights(3)["plain"]
     whole = {name: quantise("w", rows, form) for name, form in FORMATS.items()}
-    monkeypatch.setattr("torchport.quant.formats.AT_A_TIME", 1024)
+    monkeypatch.setattr("torchport.blocks.formats.AT_A_TIME", 1024)
     for name, form in FORMATS.items():
         assert np.array_equal(quantise("w", rows, form), whole[name])
         assert np.array_equal(dequantise(whole[name], form), dequantise(whole[name][:], form))
