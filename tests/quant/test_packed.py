@@ -224,3 +224,18 @@ def test_groups_of_awq_have_sixteen_values_and_keep_zero() -> None:
     for group in made.reshape(-1, 128):
         assert len(np.unique(group)) <= 16
     assert np.abs(made - rows).max() < np.ptp(rows) / 15
+
+
+@pytest.mark.parametrize("size", [1, 1e-4, 1e-6])
+def test_small_weights_keep_as_many_digits_as_large_ones(size: float) -> None:
+    plain = np.random.default_rng(0).standard_normal((8, 256)).astype(np.float32)
+    rows = plain * np.float32(size)
+    found = rounded_to("fc", rows, "awq", np.ones(256, np.float32))
+    error = np.sqrt(np.square((found - rows) / size).mean())
+    assert 0.03 < error < 0.15
+
+
+def test_weights_beyond_the_scales_of_awq_are_refused_by_name() -> None:
+    rows = np.linspace(-1e7, 1e7, 256, dtype=np.float32).reshape(2, 128)
+    with pytest.raises(QuantError, match=r"fc has weights up to 1e\+07: the scales of awq end at 65504"):
+        rounded_to("fc", rows, "awq", np.ones(128, np.float32))
