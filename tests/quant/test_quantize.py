@@ -161,6 +161,24 @@ def test_what_was_measured_is_not_measured_again(made: Port, report: QuantReport
     assert again == report and not any(" of " in text and "q4_0" in text for text in said)
 
 
+@pytest.mark.parametrize("spoiled", ["another choice", "gone"])
+def test_a_file_that_is_not_the_one_that_was_measured_is_written_again(
+    made: Port, report: QuantReport, spoiled: str
+) -> None:
+    file = Path(str(report.schemes[1].file))
+    measured = file.read_bytes()
+    if spoiled == "gone":
+        file.unlink()
+    else:
+        other = replace(ASKED, schemes=("q4_0",), by_importance=False, sensitivity=False, budget=None)
+        quantize_port(made, other, watch=lambda _: None)
+        assert file.read_bytes() != measured
+    said: list[str] = []
+    again = quantize_port(made, ASKED, watch=lambda event: said.append(str(event)))
+    assert again == report and not any(" of " in text and "q4_0" in text for text in said)
+    assert file.read_bytes() == measured
+
+
 def test_a_worker_that_has_only_the_folder_measures_the_same(made: Port, report: QuantReport) -> None:
     from torchport.quant.engine import _opened_and_measured
 
@@ -185,7 +203,7 @@ def test_ray_gives_the_same_table(made: Port, report: QuantReport, monkeypatch: 
     ray = pytest.importorskip("ray")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        shutil.rmtree(made.files.path / "quant" / "measured")
+        shutil.rmtree(made.files.path / "measured")
         again = quantize_port(made, replace(ASKED, engine="ray"), watch=lambda _: None)
     finally:
         ray.shutdown()

@@ -75,7 +75,7 @@ def port_spec(
     must_be_writable(folder)
     if not force:
         must_not_be_edited(folder, chosen)
-    with ctrl_c.during_a_port(folder), _unless_it_ends(folder, chosen):
+    with ctrl_c.during_a_port(folder), unless_it_ends(folder, chosen):
         watch(Message(f"loading {spec}"))
         subject = load_spec(spec)
         made = port(
@@ -94,7 +94,7 @@ def port_spec(
 
 
 @contextmanager
-def _unless_it_ends(folder: Path, target: Target) -> Iterator[None]:
+def unless_it_ends(folder: Path, target: Target) -> Iterator[None]:
     """Within, a port is made; a run with a verdict that was there before is put back if that ends in an error.
 
     If there is no such run, what is written so far is kept: the port may be there although it cannot be built.

@@ -16,18 +16,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from torchport.errors import UsageError
 from torchport.events import Message, Watcher, ignore
 from torchport.files import write_atomically
 from torchport.porting.port import Port
-from torchport.quant.measuring import Subject, known_importance, measure, subject_of
+from torchport.quant.measuring import Subject, known_importance, measure, subject_of, write_blocks
 from torchport.quant.results import SchemeDrift
 from torchport.quant.storing import Importance, digest_of
 
 Engine = Literal["local", "ray"]
-VERSION = 3
+MEASURED = "measured"
+"""The folder of results in that of a run. It stays when another port takes the place: its results have other names."""
+VERSION = 4
 """Of what is kept: results of another are measured again."""
 
 
@@ -55,11 +57,11 @@ def run_tasks(
     """The results in the order of the tasks; those that are known are not measured again."""
     basis = _basis(subject)
     places = [_place(task, basis) for task in tasks]
-    known = [_kept(place, task) for place, task in zip(places, tasks, strict=True)]
+    known = [_kept(place, task, subject, importance) for place, task in zip(places, tasks, strict=True)]
     open_ = [index for index, result in enumerate(known) if result is None]
     run = _on_ray if engine == "ray" else _here(subject, importance, jobs)
     for done, (index, result) in enumerate(run([tasks[index] for index in open_]), start=1):
-        write_atomically(places[open_[index]], result.model_dump_json() + "\n")
+        _keep(places[open_[index]], tasks[open_[index]], result)
         known[open_[index]] = result
         watch(Message(f"{tasks[open_[index]].scheme}: {done} of {len(open_)}"))
     return [result for result in known if result is not None]
@@ -133,12 +135,30 @@ def _basis(subject: Subject) -> str:
 def _place(task: Task, basis: str) -> Path:
     asked = json.dumps([basis, task.scheme, sorted(task.mix), task.by_importance, task.by_layer, task.keep])
     name = hashlib.sha256(asked.encode()).hexdigest()[:24]
-    return Path(task.folder) / "quant" / "measured" / f"{name}.json"
+    return Path(task.folder) / MEASURED / f"{name}.json"
 
 
-def _kept(place: Path, task: Task) -> SchemeDrift | None:
+class _Kept(BaseModel):
+    """A result, and a digest of the file that it is of: other choices of formats are kept under the same name."""
+
+    drift: SchemeDrift
+    file: str | None
+
+
+def _keep(place: Path, task: Task, result: SchemeDrift) -> None:
+    file = None if task.keep is None else digest_of(Path(task.keep))
+    write_atomically(place, _Kept(drift=result, file=file).model_dump_json() + "\n")
+
+
+def _kept(place: Path, task: Task, subject: Subject, importance: Importance) -> SchemeDrift | None:
+    """The result of a task, if it is known; its file is written again if it is gone, or another's."""
     try:
-        result = SchemeDrift.model_validate_json(place.read_bytes())
+        kept = _Kept.model_validate_json(place.read_bytes())
     except (OSError, ValidationError):
         return None
-    return result if task.keep is None or Path(task.keep).is_file() else None
+    if task.keep is None:
+        return kept.drift
+    file = Path(task.keep)
+    if not file.is_file() or digest_of(file) != kept.file:
+        write_blocks(file, subject, dict(task.mix), importance, by_importance=task.by_importance)
+    return kept.drift if digest_of(file) == kept.file else None

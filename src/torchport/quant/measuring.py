@@ -23,7 +23,7 @@ from torchport.porting.port import Port
 from torchport.quant.chosen import Candidate, Chosen, choose
 from torchport.quant.results import Drift, LayerDrift, Logits, SchemeDrift, decibels
 from torchport.quant.storing import Importance, Mix, RowWeights, error_of_weight, store, stored_bytes
-from torchport.runs.folder import RunFolder
+from torchport.runs.folder import BLOCKS, RunFolder
 from torchport.targets.base import Artifact, Mode, RunsInBlocks
 from torchport.trace.plan import Plan
 from torchport.trace.reading import Trace
@@ -117,10 +117,9 @@ def measure(
 
     The importance of columns is used for blocks if `by_importance`; awq cannot do without.
     """
-    used = {name: columns for name, columns in importance.items() if by_importance or mix.get(name) == AWQ}
     with TemporaryDirectory(prefix=".blocks-", dir=_scratch(subject)) as scratch:
         file = keep or Path(scratch) / "weights.gguf"
-        store(file, subject.graph.name, subject.weights, mix, used)
+        used = write_blocks(file, subject, mix, importance, by_importance=by_importance)
         artifact = subject.artifact.on_weights(file)
         with Trace(subject.files.captured("trace")) as golden:
             chained = _run(artifact, subject, "chained", Path(scratch))
@@ -145,8 +144,17 @@ def measure(
     )
 
 
+def write_blocks(
+    file: Path, subject: Subject, mix: Mix, importance: Importance, *, by_importance: bool
+) -> Importance:
+    """Writes the weights in these formats, and gives the importance that was used for them."""
+    used = {name: columns for name, columns in importance.items() if by_importance or mix.get(name) == AWQ}
+    store(file, subject.graph.name, subject.weights, mix, used)
+    return used
+
+
 def _scratch(subject: Subject) -> Path:
-    place = subject.files.path / "quant"
+    place = subject.files.path / BLOCKS
     place.mkdir(parents=True, exist_ok=True)
     return place
 
