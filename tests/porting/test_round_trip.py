@@ -16,7 +16,7 @@ from torchport.capture.recorder import record, record_graph, record_streamed
 from torchport.errors import TorchportError
 from torchport.events import ignore
 from torchport.porting.extracting import extract_weights
-from torchport.porting.port import Port, port
+from torchport.porting.port import OTHER_INPUTS, Port, port
 from torchport.targets.candle import streaming
 from torchport.weights.loaded import LoadedWeights
 from torchport.weights.origin import independent
@@ -111,7 +111,8 @@ def test_a_port_is_proven_and_streaming_computes_the_same(
     made.model = model
     report = made.check(args)
     assert report.passed and len(report.layers) == 18
-    records = [made.files.record(mode) for mode in ("lockstep", "chained")]
+    files = made.files.check(OTHER_INPUTS, OTHER_INPUTS)
+    records = [files.record(mode) for mode in ("lockstep", "chained")]
     before = [path.read_bytes() for path in records]
     monkeypatch.setattr(streaming, "is_worth_it", lambda weights: True)
     assert made.check(args).passed
@@ -137,7 +138,9 @@ def test_a_wrong_weight_is_found(made: Port, cargo: str) -> None:
         from torchport.parity.rulebook import NOISE_FLOOR
         from torchport.porting import proof
 
-        report = proof.prove(made, made.files.on_other_inputs(), made.graph, NOISE_FLOOR, Steps())
+        report = proof.prove(
+            made, made.files.check(OTHER_INPUTS, OTHER_INPUTS), made.graph, NOISE_FLOOR, Steps()
+        )
         assert report.first_divergence is not None and report.first_divergence.layer == "blocks.1.fc2"
     finally:
         stored.unlink()
@@ -208,7 +211,7 @@ def test_rules_that_exchange_two_layers_are_a_divergence(
     made.model, args = large_on_meta()
     report = made.check(args, explain=False)
     assert report.first_divergence is not None and report.first_divergence.layer == "blocks.0.fc1"
-    assert "4 of 39 weights that the port loads are not what checkpoint.pt has" in report.notes[0]
+    assert "4 of 31 weights that the port loads are not what checkpoint.pt has" in report.notes[0]
 
 
 def test_a_mapping_that_nothing_can_prove_is_said_first(made: Port, restored: Path, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_ray_gives_the_same_table(made: Port, report: QuantReport, monkeypatch: 
 
 
 def test_ray_that_is_missing_is_named(made: Port, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchport.quant.engine.importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("torchport.fan_out.importlib.util.find_spec", lambda _: None)
     asked = Asked(schemes=("q5_0",), engine="ray")
     with pytest.raises(UsageError, match="ray, which is not installed") as caught:
         quantize_port(made, asked, watch=lambda _: None)

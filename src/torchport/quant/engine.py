@@ -6,27 +6,22 @@ What was measured is kept in the folder of the run under a name that follows fro
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
-from torchport.errors import UsageError
 from torchport.events import Message, Watcher, ignore
+from torchport.fan_out import Engine, fan_out
 from torchport.files import write_atomically
 from torchport.porting.port import Port
 from torchport.quant.measuring import Subject, known_importance, measure, subject_of, write_blocks
 from torchport.quant.results import SchemeDrift
 from torchport.quant.storing import Importance, digest_of
 
-Engine = Literal["local", "ray"]
 MEASURED = "measured"
 """The folder of results in that of a run. It stays when another port takes the place: its results have other names."""
 VERSION = 4
@@ -59,26 +54,22 @@ def run_tasks(
     places = [_place(task, basis) for task in tasks]
     known = [_kept(place, task, subject, importance) for place, task in zip(places, tasks, strict=True)]
     open_ = [index for index, result in enumerate(known) if result is None]
-    run = _on_ray if engine == "ray" else _here(subject, importance, jobs)
-    for done, (index, result) in enumerate(run([tasks[index] for index in open_]), start=1):
+    found = _run([tasks[index] for index in open_], subject, importance, engine, jobs)
+    for done, (index, result) in enumerate(found, start=1):
         _keep(places[open_[index]], tasks[open_[index]], result)
         known[open_[index]] = result
         watch(Message(f"{tasks[open_[index]].scheme}: {done} of {len(open_)}"))
     return [result for result in known if result is not None]
 
 
-Run = Callable[[Sequence[Task]], Iterator[tuple[int, SchemeDrift]]]
-
-
-def _here(subject: Subject, importance: Importance, jobs: int | None) -> Run:
-    def one(task: Task) -> SchemeDrift:
-        return _measured(task, subject, importance)
-
-    def run(tasks: Sequence[Task]) -> Iterator[tuple[int, SchemeDrift]]:
-        with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
-            yield from enumerate(pool.map(one, tasks))
-
-    return run
+def _run(
+    tasks: Sequence[Task], subject: Subject, importance: Importance, engine: Engine, jobs: int | None
+) -> Iterator[tuple[int, SchemeDrift]]:
+    if engine == "ray":  # Whose workers open the folder themselves.
+        for place, text in fan_out(_opened_and_measured, tasks, engine=engine):
+            yield place, SchemeDrift.model_validate_json(text)
+        return
+    yield from fan_out(partial(_measured, subject=subject, importance=importance), tasks, jobs=jobs)
 
 
 def _measured(task: Task, subject: Subject, importance: Importance) -> SchemeDrift:
@@ -92,24 +83,6 @@ def _measured(task: Task, subject: Subject, importance: Importance) -> SchemeDri
         keep=keep,
         by_layer=task.by_layer,
     )
-
-
-def _on_ray(tasks: Sequence[Task]) -> Iterator[tuple[int, SchemeDrift]]:
-    if importlib.util.find_spec("ray") is None:
-        raise UsageError(
-            "TP0803",
-            "--engine ray needs ray, which is not installed",
-            fix="Run `pip install 'torchport[ray]'`.",
-        )
-    import ray
-
-    if not ray.is_initialized():
-        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False)
-    remote = ray.remote(_opened_and_measured)
-    waiting: dict[Any, int] = {remote.remote(task): index for index, task in enumerate(tasks)}
-    while waiting:
-        (ready,), _ = ray.wait(list(waiting), num_returns=1)
-        yield waiting.pop(ready), SchemeDrift.model_validate_json(ray.get(ready))
 
 
 def _opened_and_measured(task: Task) -> str:

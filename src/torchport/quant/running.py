@@ -12,11 +12,12 @@ from typing import Any
 from torchport.capture.spec import load_spec
 from torchport.errors import UsageError
 from torchport.events import Message, Watcher
+from torchport.fan_out import Engine
 from torchport.files import write_atomically
 from torchport.porting import ctrl_c
 from torchport.porting.commands import unless_it_ends
 from torchport.porting.port import Port, must_be_writable, must_not_be_edited, port, safe_name
-from torchport.quant.engine import Engine, Task, run_tasks
+from torchport.quant.engine import Task, run_tasks
 from torchport.quant.measuring import Subject, formats_of, known_importance, mix_of, subject_of
 from torchport.quant.planned import plan_for
 from torchport.quant.results import LeftAsFloats, Plan, QuantReport, SchemeDrift, Sensitivity
