@@ -64,11 +64,12 @@ test-rust: cargo
 	@echo "== Rust tests (the first build of candle takes some minutes)"
 	@cargo test --quiet
 
+# Both parts run, whatever the first one says: a red run then tells all that is wrong.
 test-python: setup cargo chromium
-	@echo "== Python tests that build nothing, in two workers"
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and not builds and not browser"
-	@echo "== Python tests that build ports, or open a browser, in two workers"
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and (builds or browser)"
+	@echo "== Python tests that build nothing, then those that build ports or open a browser, in two workers"
+	@failed=0; for part in "not builds and not browser" "(builds or browser)"; do \
+		OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and $$part" || failed=1; \
+	done; exit $$failed
 
 zoo: setup cargo oldest trained ray
 	@$(BIN)/python -m benchmarks.zoo
