@@ -348,8 +348,8 @@ def _must_not_draw(graph: Graph) -> None:
             "TP0204",
             f"the model draws random numbers: {node.op}",
             where=node.source,
-            fix="pass random tensors in as inputs; or port it with --allow-random, which leaves all that depends on "
-            "them out of the verdict",
+            fix="pass random tensors in as inputs; or port it with [[allow_random=True]], which leaves all that "
+            "depends on them out of the verdict",
         )
 
 

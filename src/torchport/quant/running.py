@@ -16,7 +16,8 @@ from torchport.fan_out import Engine
 from torchport.files import write_atomically
 from torchport.porting import ctrl_c
 from torchport.porting.commands import unless_it_ends
-from torchport.porting.port import Port, must_be_writable, must_not_be_edited, port, safe_name
+from torchport.porting.overwriting import must_not_lose_work
+from torchport.porting.port import Port, must_be_writable, port, safe_name
 from torchport.quant.engine import Task, run_tasks
 from torchport.quant.measuring import Subject, formats_of, known_importance, mix_of, subject_of
 from torchport.quant.planned import plan_for
@@ -65,7 +66,7 @@ def quantize_spec(
     folder = out or Path("torchport-out") / (name or safe_name(spec.rpartition(":")[2]))
     must_be_writable(folder)
     if not force:
-        must_not_be_edited(folder, find_target(DEFAULT))
+        must_not_lose_work(folder, find_target(DEFAULT))
     called = name or safe_name(spec.rpartition(":")[2])
     with ctrl_c.during_a_port(folder), unless_it_ends(folder, find_target(DEFAULT)):
         watch(Message(f"loading {spec}"))

@@ -35,7 +35,7 @@ function chartRows() {
   const rows = [];
   for (let layer = 0; layer < count; layer += 1) {
     if (columns.chained.there[layer]) rows.push(chartRow(layer, "chained", CHAINED));
-    if (columns.own.there[layer]) rows.push(chartRow(layer, "own", passed(layer) ? OWN : FAILED));
+    if (columns.own.there[layer]) rows.push(chartRow(layer, "own", fails(layer) ? FAILED : OWN));
   }
   return rows;
 }
