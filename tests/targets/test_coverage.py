@@ -63,7 +63,7 @@ def test_a_refusal_has_a_reason_and_a_decomposition_says_what_it_is(found: Cover
         ("aten.stack.default", "mapped", None),
         ("aten.view.default", "decomposed", "dropped or rewritten when a model is captured"),
         ("aten.hsplit.int", "decomposed", "torch makes it of other operations when a model is captured"),
-        ("aten.randn.default", "refused", "it draws random numbers, which no port draws alike"),
+        ("aten.randn.default", "mapped", "with --allow-random"),
         ("aten.convolution_backward.default", "refused", "it belongs to a backward pass"),
         ("aten._foreach_add.List", "refused", "for training"),
     ],

@@ -68,6 +68,8 @@ class Capture:
     """Why the model could not be captured at other sizes, so that nobody knows what follows from which size."""
     assumed: Assumed = field(default_factory=Assumed)
     """What was assumed of the model, which its user may not have meant."""
+    mapping: str | None = None
+    """What is not proven, or not so, of which weight is which, if the weights are out of a file."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", as_weights(self.weights))
@@ -120,6 +122,7 @@ class Capture:
             **({"writes": list(self.writes)} if self.writes else {}),
             **({"idle": list(self.idle)} if self.idle else {}),
             **({"sizes": self.sizes} if self.sizes else {}),
+            **({"mapping": self.mapping} if self.mapping else {}),
             **({"assumed": self.assumed.facts} if self.assumed.facts else {}),
         }
         write_manifest(paths["manifest"], self.graph, extra=extra)

@@ -228,6 +228,8 @@ class Manifest(GraphForm):
     """Bodies of control flow that did not run."""
     sizes: str | None = None
     """Why there are no variants."""
+    mapping: str | None = None
+    """What is not proven, or not so, of which weight is which."""
     assumed: dict[str, Any] | None = None
     """What was assumed of the model, as `assumed.Assumed` has it."""
     name: str

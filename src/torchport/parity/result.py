@@ -176,6 +176,8 @@ class Parity(BaseModel):
     """The worst of the program's outputs, chained: the error that users will see."""
     program: Program | None = None
     """What the program gives in the end; None if the run does not say."""
+    not_emulated: tuple[str, ...] = ()
+    """In which ways the reference cannot be run by which a failed candidate might have been excused, and why."""
     compared: int
     """The number of values that were compared in lock-step, without empty ones."""
     without_truth: int = 0

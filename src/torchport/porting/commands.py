@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -99,16 +100,25 @@ def port_spec(
         return _in_place_of_a_verdict(folder, chosen, make)
 
 
+@contextmanager
+def unless_it_ends(folder: Path, target: Target) -> Iterator[None]:
+    """Within, a port is made; a run with a verdict that was there before is put back if that ends in an error.
+
+    If there is no such run, what is written so far is kept: the port may be there although it cannot be built.
+    """
+    put_back_if_interrupted(folder)
+    there = (folder / REPORT_FILE).is_file()
+    with changing(folder, names_of_a_port(target, folder)) if there else nullcontext():
+        yield
+
+
 def _in_place_of_a_verdict(folder: Path, target: Target, make: Callable[[], Report]) -> Report:
     """The report of a port that is made; a run with a verdict that was there before gives way to another verdict alone.
 
     If there is no such run, what is written is kept, also if the port cannot be built or has TODOs.
     """
-    put_back_if_interrupted(folder)
-    if not (folder / REPORT_FILE).is_file():
-        return make()
     try:
-        with changing(folder, names_of_a_port(target, folder)):
+        with unless_it_ends(folder, target):
             report = make()
             if report.status in _VERDICTS or _earlier_status(folder) not in _VERDICTS:
                 return report

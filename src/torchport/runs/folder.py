@@ -25,6 +25,9 @@ from torchport.targets.registry import EARLIER_PROJECT, EARLIER_TARGET
 SCHEMA = 1
 RUN_FILE = "run.json"
 REPORT_FILE = "report.json"
+QUANTIZATION_FILE = "quantization.json"
+BLOCKS = "quant"
+"""The folder of the weights in blocks."""
 _CAPTURE = "capture"
 _RUN = "run"
 _SNIPPETS = "snippets"
@@ -35,7 +38,16 @@ _SIZES = "resized"
 _AS_WRITTEN = "written.json"
 OF_A_VERDICT = (REPORT_FILE, _PAGE, _RUN, _SNIPPETS, _MINIFIED)
 """What a check writes, and what goes when the verdict does."""
-OF_A_PORT = (*OF_A_VERDICT, RUN_FILE, _CAPTURE, _CHECKS, _SIZES, _AS_WRITTEN)
+OF_A_PORT = (
+    *OF_A_VERDICT,
+    RUN_FILE,
+    _CAPTURE,
+    _CHECKS,
+    _SIZES,
+    _AS_WRITTEN,
+    QUANTIZATION_FILE,
+    BLOCKS,
+)
 """What a port writes, but for its artifact, and what goes when another port takes the place."""
 _AGAIN = "_again"
 """How earlier versions named recordings on other inputs, which they kept among those of the port."""
