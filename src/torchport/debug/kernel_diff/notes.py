@@ -47,9 +47,9 @@ def completed(
     report: Report, comparison: Comparison, measured: list[MeasuredGraph], runs: WholeRuns, out: Path | None
 ) -> Finished:
     """The report with its notes. It passes only if the backend failed nowhere, and computed every graph itself."""
-    failures = [f"{what}: {why}" for what, why in comparison.compiled.failures.items()]
     is_wrong = report.first_divergence is not None
     eager = [] if is_wrong else [one for one in measured if comparison.runs_in_eager(one)]
+    failures = [f"{what}: {why}" for what, why in comparison.compiled.failures.items()]
     found = [
         *report.notes,
         *_on_gradients(comparison, runs),
