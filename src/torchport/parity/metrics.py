@@ -14,7 +14,7 @@ from torchport.parity import dtypes
 from torchport.parity.accumulate import Sums
 from torchport.parity.bins import Bin
 from torchport.parity.bits import bits_of, numbers
-from torchport.parity.scaled import excess_of_scale
+from torchport.parity.scaled import Scaled, errors_by_scale
 from torchport.parity.strays import Distances, worst_bin
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ class Metrics(BaseModel):
     candidate_dtype: str
     noise: Noise | None = None
     incomparable: str | None = None
-    scaled_excess: float | None = None
-    """The same if the absolute part of what is allowed is scaled to the elements' magnitude, if that was asked for."""
+    scaled: Scaled | None = None
+    """Errors by the same tolerances with the absolute part scaled to the elements' magnitude, if that was asked for."""
 
 
 def compare(
@@ -117,7 +117,7 @@ def compare(
     `coarser` is what the candidate's arithmetic computes if it is coarser than that of `golden`.
 
     Without `rtol` or `atol`, those of torch.testing.assert_close for the dtypes are used. With `by_scale`, tensors that
-    differ and have no truth are also measured by these with the absolute part scaled (`scaled_excess`).
+    differ and have no truth are also measured by these with the absolute part scaled (`scaled`).
     Integers and bools are compared exactly, whatever the tolerances.
     """
     golden_tensor, candidate_tensor = _as_tensor(golden), _as_tensor(candidate)
@@ -142,8 +142,8 @@ def compare(
     given = numbers(golden_bits, pair.golden.dtype), numbers(candidate_bits, pair.candidate.dtype)
     if by_scale and (metrics.noise is None or metrics.noise.unknown) and _has_fractions(pair.golden.dtype):
         wide = _widened(given[0]), _widened(given[1])
-        excess = excess_of_scale(*wide, coarse, pair.tolerances, pair.golden.dtype)
-        metrics = metrics.model_copy(update={"scaled_excess": excess})
+        scaled = errors_by_scale(*wide, coarse, pair.tolerances, pair.golden.dtype)
+        metrics = metrics.model_copy(update={"scaled": scaled})
     if metrics.noise is None or sums.bins is None or distances is None:
         return metrics
     looked_at = partial(Distances.of, *given, distances, coarse)

@@ -8,6 +8,7 @@ large ones cancelled is as wrong as these: what a coarser arithmetic computes te
 from __future__ import annotations
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
 from torchport.parity import dtypes
 from torchport.parity.bins import MULTIPLE, bin_of, groups_of, leeway
@@ -16,14 +17,25 @@ _NARROW_STEP = dtypes.rounding_step("float32")
 """The rounding step of the arithmetic that float64 is emulated in."""
 
 
-def excess_of_scale(
+class Scaled(BaseModel):
+    """Errors measured by tolerances whose absolute part is scaled."""
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
+
+    excess: float
+    """The largest error as a multiple of what is allowed at its place."""
+    mismatch_pct: float
+    """The share of the elements that are outside."""
+
+
+def errors_by_scale(
     golden: np.ndarray,
     candidate: np.ndarray,
     coarser: np.ndarray | None,
     tolerances: dtypes.Tolerances,
     dtype: str,
-) -> float:
-    """The largest error as a multiple of what is allowed at its place; `dtype` is that of `golden`."""
+) -> Scaled:
+    """The errors of a candidate by tolerances at the scale of its elements; `dtype` is that of `golden`."""
     with np.errstate(all="ignore"):
         error = np.abs(candidate - golden)
         magnitudes = np.abs(golden)
@@ -40,7 +52,9 @@ def excess_of_scale(
                 own = spread[inside]
                 allowed[inside] += 2 * MULTIPLE * leeway(own.size) * own.max(initial=0.0)
         # Only 0 / 0 gives a NaN here, and an error of 0 is none.
-        return float(np.fmax.reduce(error / allowed, initial=0.0))
+        ratios = np.nan_to_num(error / allowed, posinf=np.inf)
+    share = np.count_nonzero(ratios > 1.0) / golden.size if golden.size else 0.0
+    return Scaled(excess=float(ratios.max(initial=0.0)), mismatch_pct=100.0 * share)
 
 
 def _alike(magnitudes: np.ndarray) -> list[np.ndarray]:

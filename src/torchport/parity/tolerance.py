@@ -239,14 +239,15 @@ def _usual(metrics: Metrics) -> Verdict:
     """The verdict on a value without a truth, by the tolerances of assert_close at the scale of its elements."""
     rule = f"rtol {metrics.rtol:g}, atol {metrics.atol:g} of the scale (no float64 truth)"
     excess = _scaled_excess(metrics)
-    reason = f"at the worst element, {excess:.3g} times what {rule} allows"
+    share = metrics.mismatch_pct if metrics.scaled is None else metrics.scaled.mismatch_pct
+    reason = f"{percent(share / 100)} of the elements are outside {rule}"
     return _within(excess, rule, reason, metrics.max_abs)
 
 
 def _scaled_excess(metrics: Metrics) -> float:
     """That which was measured, or the largest that it can be."""
-    if metrics.scaled_excess is not None:
-        return metrics.scaled_excess
+    if metrics.scaled is not None:
+        return metrics.scaled.excess
     if metrics.excess == 0.0:
         return 0.0
     scale = min(1.0, _finite(metrics.golden_max))
