@@ -71,7 +71,7 @@ test-python: setup cargo chromium
 	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and (builds or browser)"
 
 zoo: setup cargo oldest trained
-	@$(BIN)/python -m benchmarks.zoo
+	@$(BIN)/python -m benchmarks.zoo --table docs/zoo.md
 	@$(BIN)/pytest -q -m zoo
 	@echo "== Tests of debugging, with the oldest torch"
 	@OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -q -n 2 --dist loadfile -m "not zoo and not browser" tests/debug
