@@ -135,6 +135,20 @@ def must_fit(graph: Graph, inputs: list[torch.Tensor]) -> None:
                 f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}",
                 fix="give inputs of that kind, or port the model with that axis free: dynamic NAME:AXIS",
             )
+    must_fulfil(graph, free)
+
+
+def must_fulfil(graph: Graph, sizes: Mapping[str, int]) -> None:
+    """CaptureError if the model may do something else at these sizes than the graph says."""
+    for condition in graph.conditions:
+        if not condition.holds(sizes):
+            found = ", ".join(f"{name} is {sizes[name]}" for name in sorted(condition.symbols()))
+            raise CaptureError(
+                "TP0208",
+                f"the graph stands for the model where {condition}, and here {found}",
+                where=condition.source,
+                fix="give inputs for which that is so, or port the model anew with these",
+            )
 
 
 def _written(dim: Dim, limits: Limits) -> str:

@@ -26,6 +26,7 @@ from torchport.capture.eager import (
     as_arguments,
     must_be_recordable,
     must_fit,
+    must_fulfil,
     on_meta,
     run_eager,
     tensors,
@@ -367,6 +368,8 @@ def _export(
         with state_kept(model, runs=False):
             exported = attempt(model, args, kwargs, name=name, wish=axes, decompose=decompose)
         must_not_squeeze(exported.graph, (args, kwargs))
+        shapes = [tuple(tensor.shape) for tensor in tensors((args, kwargs))]
+        must_fulfil(exported.graph, exported.graph.bindings_of(shapes))
         return exported
 
     try:

@@ -169,6 +169,21 @@ class SymbolForm(_Form):
         return g.Symbol(**dict(self))
 
 
+class ConditionForm(_Form):
+    left: Dim
+    relation: str
+    right: Dim
+    source: str | None = None
+    is_limit: bool = False
+
+    @classmethod
+    def of(cls, condition: g.Condition) -> Self:
+        return cls._made(**vars(condition))
+
+    def condition(self) -> g.Condition:
+        return g.Condition(**dict(self))
+
+
 class CallForm(_Form):
     name: str
     path: str | None = None
@@ -192,16 +207,19 @@ class GraphForm(_Form):
     outputs: list[str]
     weights: dict[str, WeightForm]
     modules: list[ModuleForm]
+    conditions: list[ConditionForm] = []
 
     @classmethod
     def of_graph(cls, graph: g.Graph) -> dict[str, Any]:
         """The fields that describe a graph."""
+        conditions = [ConditionForm.of(condition) for condition in graph.conditions]
         return {
             "config": graph.config,
             "symbols": [SymbolForm.of(symbol) for symbol in graph.symbols],
             "outputs": list(graph.output_names),
             "weights": {name: WeightForm.of(weight) for name, weight in graph.weights.items()},
             "modules": [ModuleForm.of(module) for module in graph.modules.values()],
+            **({"conditions": conditions} if conditions else {}),
         }
 
     def graph_named(self, name: str, variants: tuple[g.Graph, ...] = ()) -> g.Graph:
@@ -213,6 +231,7 @@ class GraphForm(_Form):
             output_names=tuple(self.outputs),
             config=self.config,
             variants=variants,
+            conditions=tuple(form.condition() for form in self.conditions),
         )
 
 
