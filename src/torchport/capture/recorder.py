@@ -261,7 +261,7 @@ def record(
             with_others = with_variants(
                 model,
                 (given, named),
-                graph,
+                exported,
                 lambda other, inputs: _export(other, *inputs, name, wish, decompose),
             )
             graph, why_fixed = with_others.graph, with_others.reason
