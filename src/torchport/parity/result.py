@@ -71,8 +71,15 @@ class Layer(BaseModel):
     """The class of arithmetic that explains how far the layer is from the truth, if it is coarser than eager."""
     failure: Failure | None = None
     """Why it failed, in its parts, for whoever says it in other words."""
+    cause: str | None = None
+    """What explains the error, in words that do not name the layer; empty if nothing does, None if nobody looked."""
     unproven: bool = False
     """Whether it did not pass only because the original gives NaN everywhere, as the port does."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether the layer is wrong; one of which nothing is proven did not pass, but may be right."""
+        return not self.passed and not self.unproven
 
 
 class Operation(BaseModel):

@@ -4,6 +4,7 @@ Fields may be added, never renamed. In JSON a number that is not finite is one o
 "NaN", "Infinity" and "-Infinity", which `Report.from_json` and Python's `float` read back.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +23,8 @@ from torchport.runs.control_flow import ControlFlowSummary
 from torchport.targets.base import Timing, Todo
 
 NOTHING = "nothing is proven"
+_UNSEEN = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What JSON lets stand in a text although a terminal takes it for a command, or shows what is around it otherwise."""
 Status = Literal["pass", "fail", "unsupported", "error"]
 
 
@@ -123,7 +126,7 @@ class Report(BaseModel):
         return cls.model_validate_json(text)
 
     def to_json(self, indent: int | None = 2) -> str:
-        return self.model_dump_json(indent=indent)
+        return _UNSEEN.sub(lambda one: f"\\u{ord(one.group()):04x}", self.model_dump_json(indent=indent))
 
     def write(self, path: Path) -> None:
         """Write the JSON to `path`, whole or not at all."""

@@ -34,7 +34,7 @@ def draw(report: Report, tree: ArtifactTree) -> tuple[Path, ...]:
 
 
 def _summary(layers: Sequence[Layer], report: Report) -> dict[str, Any]:
-    """The chart of the HTML report, with its data in it."""
+    """The chart of the HTML report that has squared errors, with its data in it."""
     made = specification(layers)
     divergence = report.first_divergence
     places = {layer.name: place for place, layer in enumerate(layers)}
@@ -43,7 +43,7 @@ def _summary(layers: Sequence[Layer], report: Report) -> dict[str, Any]:
         place = places[divergence.layer]
         culprit = [{"place": place, "words": divergence.layer, "late": place > len(layers) / 2}]
     rows = [row for place, layer in enumerate(layers) for row in _rows(place, layer, made["panels"])]
-    spec: dict[str, Any] = made["spec"]
+    spec = made["specs"]["mse"]
     spec["datasets"] = {**spec.get("datasets", {}), "rows": rows, "culprit": culprit, "selected": []}
     return spec
 

@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypedDict
 
 from torchport.parity.result import Layer, Measured
 
@@ -21,6 +21,14 @@ ERRORS = ("mse", "apart")
 """The panels of which one is shown at a time."""
 _FAIL = "#d9480f"
 OWN, CHAINED, FAILED = "own error", "chained error", "own error, out of bounds"
+
+
+class Specification(TypedDict):
+    """Charts as JSON: one for each of ERRORS, the panels in them, and the colour of what is out of bounds."""
+
+    specs: dict[str, dict[str, Any]]
+    panels: dict[str, dict[str, Any]]
+    fail: str
 
 
 def panels(layers: Sequence[Layer]) -> dict[str, dict[str, Any]]:
@@ -55,7 +63,7 @@ def _range(values: Iterable[float]) -> dict[str, Any]:
     }
 
 
-def specification(layers: Sequence[Layer]) -> dict[str, Any]:
+def specification(layers: Sequence[Layer]) -> Specification:
     """The charts: the share of the limit and, over the same axis, one of the two errors, of which a reader chooses.
 
     The page fills in `rows`, `culprit` and `selected`.
