@@ -12,7 +12,7 @@ from torchport.capture.graph import Dim, Graph, Input
 from torchport.capture.source import modules_running, user_line
 from torchport.capture.state import copied, state_kept
 from torchport.capture.torch_internals import pytree, storage_id
-from torchport.errors import CaptureError
+from torchport.errors import CaptureError, UsageError
 
 
 def run_eager(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
@@ -90,7 +90,14 @@ def must_be_recordable(model: torch.nn.Module, args: tuple[Any, ...], kwargs: di
 
 def as_arguments(args: Any) -> tuple[Any, ...]:
     """Positional inputs: a tensor alone is the only one."""
-    return (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    if isinstance(args, torch.Tensor):
+        return (args,)
+    if not isinstance(args, tuple | list):
+        message = f"args is of type {type(args).__name__}"
+        raise UsageError(
+            "TP0801", message, fix="Give a tensor, or a tuple or list of what the model is called with."
+        )
+    return tuple(args)
 
 
 def tensors(tree: Any) -> list[torch.Tensor]:

@@ -196,6 +196,8 @@ class Weight:
     """parameter, buffer or constant."""
     tied_to: str | None = None
     """The name of another weight, if both are one tensor."""
+    value: int | float | None = None
+    """The value of a tensor that is one number and no weight, if it is another at other sizes of the model."""
 
 
 @dataclass(frozen=True)
@@ -266,6 +268,15 @@ _SIGNS = {"add": " + ", "mul": " * ", "floordiv": " // ", "mod": " % ", "pow": "
 
 
 @dataclass(frozen=True)
+class Move:
+    """A number that is another in the first variant, and the fields of the config that it moves with."""
+
+    number: int | float
+    other: int | float
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Graph:
     """A captured model: everything that a target needs but the values of weights."""
 
@@ -279,6 +290,10 @@ class Graph:
     """The same model made with other numbers in its config: what shows which size follows from which."""
     conditions: tuple[Condition, ...] = ()
     """What must be so of the free sizes for the graph to stand for the model."""
+    moves: tuple[Move, ...] = ()
+    """Which numbers move with which fields of the config, as far as it is known."""
+    bound: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Field of the config → tensors that are no weights, and have other values in the same shape if it is changed."""
 
     @property
     def root(self) -> Module:

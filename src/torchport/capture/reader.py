@@ -161,7 +161,7 @@ class GraphReader:
         inner = first_traced(self.owner.tree, child)
         if inner is None:
             return None
-        frames = source.frames(inner.meta["stack_trace"])
+        frames = source.frames_of_forward(inner.meta["stack_trace"])
         paths = [path for path, _ in inner.meta["nn_module_stack"].values()]
         own = g.path_of(self.key)
         if own not in paths or len(frames) != len(paths):

@@ -27,7 +27,8 @@ Works with torch 2.11 to 2.15. What is needed of each part:
   torch.func, such as `vmap`, is at work.
 - `torch._C`: `_dispatch_get_all_op_names` and `_dispatch_has_kernel_for_dispatch_key`, which know every operation,
   `_set_grad_enabled`, which stands in graphs as an operation, `_is_any_autocast_enabled`, and
-  `DisableTorchFunction` and `_DisableTorchDispatch`, which keep what is computed within from all modes.
+  `DisableTorchFunction` and `_DisableTorchDispatch`, which keep what is computed within from all modes, and
+  `_EnableTorchFunction` and `_SetExcludeDispatchKeyGuard`, which do not.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from traceback import FrameSummary, StackSummary
 from typing import Any, Literal, NamedTuple
 
@@ -79,6 +80,7 @@ __all__ = [
     "is_of_transform",
     "limits_of",
     "lines_of_helpers_kept",
+    "modes_again",
     "plain_torch",
     "preserve_node_meta",
     "pytree",
@@ -153,6 +155,16 @@ class plain_torch:
     def __exit__(self, *raised: object) -> None:
         for one in reversed(self._both):
             one.__exit__(None, None, None)
+
+
+@contextmanager
+def modes_again() -> Iterator[None]:
+    """Within `plain_torch`, what the modes outside of it do is done again: code of the model runs."""
+    keys = torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot
+    with torch._C._EnableTorchFunction(), ExitStack() as stack:
+        for key in keys:
+            stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
+        yield
 
 
 def associative_scan(

@@ -19,7 +19,9 @@ _NAMED = 3
 def notes_on(files: RunFolder) -> tuple[str, ...]:
     """What is true of the port beside the verdict."""
     graph, manifest = read_manifest(files.manifest)
+    mapping = manifest.get("mapping")
     return (
+        *([mapping] if mapping else []),
         *_notes_on_what_was_assumed(manifest),
         *_notes_on_state(manifest),
         *_notes_on_idle_bodies(manifest),
