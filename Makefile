@@ -72,7 +72,7 @@ test-python: setup cargo chromium
 	done; exit $$failed
 
 zoo: setup cargo oldest trained ray
-	@$(BIN)/python -m benchmarks.zoo
+	@$(BIN)/python -m benchmarks.zoo --table docs/zoo.md
 	@PYTHONPATH=.ray $(BIN)/pytest -q -m zoo
 	@echo "== Tests of debugging, with the oldest torch"
 	@OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -q -n 2 --dist loadfile -m "not zoo and not browser" tests/debug

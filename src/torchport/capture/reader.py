@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from torchport.capture import graph as g
-from torchport.capture import source, symbols
+from torchport.capture import operations, source, symbols
 from torchport.capture.control_flow import operation_for
 from torchport.capture.flow_reader import FlowReader, FoundBody, control_flow_of
 from torchport.capture.fx_nodes import (
@@ -177,12 +177,7 @@ class GraphReader:
             self._control_flow(node)
             return
         if not isinstance(node.target, OpOverload):
-            raise CaptureError(
-                "TP0202",
-                f"the graph calls {node.target}, which is not an ATen operation",
-                where=line_of(node),
-                fix="replace it by tensor operations",
-            )
+            raise _not_readable(node)
         if self.body is not None and str(node.target) == g.UNKNOWN:
             raise CaptureError(
                 "TP0202",
@@ -317,3 +312,25 @@ class GraphReader:
             if len(leaving) in (1, len(targets)):
                 for index, name in zip(leaving, targets, strict=False):
                     self.nodes[index] = replace(self.nodes[index], hint=name)
+
+
+def _not_readable(node: torch.fx.Node) -> CaptureError:
+    """The error for what a graph calls that is no operation on values."""
+    wrapped = node.args[0] if node.args else None
+    if isinstance(wrapped, OpOverload) and operations.is_mutating(str(wrapped)):
+        written = [one.name for one in operations.arguments(str(wrapped)) if one.is_written]
+        name = str(wrapped).removesuffix(".default").replace(".", "::", 1)
+        return CaptureError(
+            "TP0202",
+            f"{name} writes to {' and '.join(written)}, which it is given: only operations that give new tensors are "
+            "taken from a package",
+            where=line_of(node),
+            fix="define one with mutates_args=() that returns what is written now, and let the model write it back: "
+            f"x.copy_({name.replace('::', '.')}_functional(x)), see docs/custom-operations.md",
+        )
+    return CaptureError(
+        "TP0202",
+        f"the graph calls {node.target}, which is not an ATen operation",
+        where=line_of(node),
+        fix="replace it by tensor operations",
+    )

@@ -26,6 +26,7 @@ def notes_on(files: RunFolder) -> tuple[str, ...]:
         *_notes_on_state(manifest),
         *_notes_on_idle_bodies(manifest),
         *_notes_on_what_is_unknown(manifest),
+        *_notes_on_conditions(graph),
         *dict.fromkeys(_notes_on_loops(graph)),
     )
 
@@ -61,6 +62,16 @@ def _notes_on_loops(graph: Graph) -> Iterator[str]:
         place = f"{path or graph.root.class_name}{f' ({source})' if source else ''}"
         said = f"{place} repeats one step {count} times, as torch.export wrote it out"
         yield f"{said}: the port is made for that length alone; a scan of torch._higher_order_ops runs at any length"
+
+
+def _notes_on_conditions(graph: Graph) -> Iterator[str]:
+    """Which sizes the port refuses, because the model decides by a size."""
+    for condition in graph.conditions:
+        if condition.is_limit and condition.source is None:
+            continue  # An operation of torch has that limit, and not the model.
+        place = f" ({condition.source})" if condition.source else ""
+        said = f"the port is made for inputs with {condition}{place}, and refuses others"
+        yield f"{said}: there the model may do something else"
 
 
 def _notes_on_what_is_unknown(manifest: Mapping[str, Any]) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ from torchport.fan_out import Engine
 from torchport.files import write_atomically
 from torchport.porting import ctrl_c
 from torchport.porting.commands import unless_it_ends
-from torchport.porting.port import Port, must_be_writable, must_not_be_edited, port, safe_name
+from torchport.porting.overwriting import must_not_lose_work
+from torchport.porting.port import Port, must_be_writable, port, safe_name
 from torchport.quant.engine import MEASURED, Task, run_tasks
 from torchport.quant.measuring import Subject, formats_of, known_importance, mix_of, subject_of
 from torchport.quant.planned import plan_for
@@ -69,7 +70,7 @@ def quantize_spec(
     must_be_writable(folder)
     target = find_target(DEFAULT)
     if not force:
-        must_not_be_edited(folder, target)
+        must_not_lose_work(folder, target)
     called = name or safe_name(spec.rpartition(":")[2])
     with ctrl_c.during_a_port(folder), unless_it_ends(folder, target), _same_blocks_kept(folder):
         watch(Message(f"loading {spec}"))
