@@ -54,7 +54,8 @@ def measured(made: Port, asked: Asked, title: str) -> QuantReport:
     if report.status == "unproven":
         raise SystemExit(f"{title}: {report.notes}")
     print(f"\n## {title}\n", flush=True)
-    render(report.model_copy(update={"report": None}), Console(width=110, no_color=True))
+    schemes = tuple(scheme.model_copy(update={"layers": ()}) for scheme in report.schemes)
+    render(report.model_copy(update={"report": None, "schemes": schemes}), Console(width=110, no_color=True))
     return report
 
 

@@ -308,6 +308,35 @@ def test_a_question_that_cannot_be_answered_is_refused_before_anything_is_built(
     assert message in err and out == "" and "Traceback" not in err
 
 
+OF_ANOTHER_RUN = ("report.json", "report.html", "quantization.json", "quant/q4_0.gguf")
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    """A folder with what a run leaves."""
+    folder = tmp_path / "finished"
+    for name in OF_ANOTHER_RUN:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{name} as it was")
+    return folder
+
+
+def test_a_run_that_fails_leaves_one_that_was_there_as_it_was(
+    spec: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no cargo in this test, so that the port is written and cannot be proven."""
+    assert main(["quantize", spec, "--out", str(finished), "--force"]) == 2
+    assert "cargo" in capsys.readouterr().err
+    assert sorted(path.name for path in finished.iterdir() if path.is_file()) == sorted(OF_ANOTHER_RUN[:3])
+    assert [path.name for path in (finished / "quant").iterdir()] == ["q4_0.gguf"]
+    assert all((finished / name).read_text() == f"{name} as it was" for name in OF_ANOTHER_RUN)
+
+
+def test_what_was_found_of_another_port_goes_with_it(finished: Path) -> None:
+    port(torch.nn.Linear(3, 2), (torch.zeros(1, 3),), out=finished)
+    assert not any((finished / name).exists() for name in OF_ANOTHER_RUN)
+
+
 def test_a_model_without_matrices_is_told_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torchport.capture.spec import load_spec
-from torchport.errors import UsageError
+from torchport.errors import TorchportError, UsageError
 from torchport.events import Message, Watcher
 from torchport.fan_out import Engine
 from torchport.files import write_atomically
@@ -18,13 +21,13 @@ from torchport.porting import ctrl_c
 from torchport.porting.commands import unless_it_ends
 from torchport.porting.overwriting import must_not_lose_work
 from torchport.porting.port import Port, must_be_writable, port, safe_name
-from torchport.quant.engine import Task, run_tasks
+from torchport.quant.engine import MEASURED, Task, run_tasks
 from torchport.quant.measuring import Subject, formats_of, known_importance, mix_of, subject_of
 from torchport.quant.planned import plan_for
 from torchport.quant.results import LeftAsFloats, Plan, QuantReport, SchemeDrift, Sensitivity
 from torchport.quant.sensitivity import choices_of, sensitivities
-from torchport.quant.storing import Importance, Mix, stored_bytes
-from torchport.runs.folder import BLOCKS, QUANTIZATION_FILE
+from torchport.quant.storing import Importance, Mix, digest_of, stored_bytes
+from torchport.runs.folder import BLOCKS, QUANTIZATION_FILE, open_folder
 from torchport.runs.report import Report
 from torchport.targets.registry import DEFAULT, find_target
 
@@ -65,10 +68,11 @@ def quantize_spec(
     must_be_sound(asked)
     folder = out or Path("torchport-out") / (name or safe_name(spec.rpartition(":")[2]))
     must_be_writable(folder)
+    target = find_target(DEFAULT)
     if not force:
-        must_not_lose_work(folder, find_target(DEFAULT))
+        must_not_lose_work(folder, target)
     called = name or safe_name(spec.rpartition(":")[2])
-    with ctrl_c.during_a_port(folder), unless_it_ends(folder, find_target(DEFAULT)):
+    with ctrl_c.during_a_port(folder), unless_it_ends(folder, target), _same_blocks_kept(folder):
         watch(Message(f"loading {spec}"))
         given = load_spec(spec)
         made = port(
@@ -84,6 +88,39 @@ def quantize_spec(
         )
         mixes, proof = proven(made, asked, watch=watch)
     return _measured(made, asked, mixes, proof, watch=watch)
+
+
+@contextmanager
+def _same_blocks_kept(folder: Path) -> Iterator[None]:
+    """Within, a port is made, which takes the blocks of the one before; they come back if the weights are the same."""
+    before, aside = _weights_in(folder), folder / MEASURED / ".blocks"
+    shutil.rmtree(aside, ignore_errors=True)
+    if before is not None and (folder / BLOCKS).is_dir():
+        shutil.copytree(folder / BLOCKS, aside, copy_function=_link)
+    try:
+        yield
+        if aside.is_dir() and _weights_in(folder) == before:
+            shutil.rmtree(folder / BLOCKS, ignore_errors=True)
+            aside.rename(folder / BLOCKS)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _link(file: str, other: str) -> None:
+    """The same file under another name; a copy on disks that have no links."""
+    try:
+        os.link(file, other)
+    except OSError:
+        shutil.copy2(file, other)
+
+
+def _weights_in(folder: Path) -> str | None:
+    """A digest of the weights that the port in a folder was recorded with; None if there is no such port."""
+    try:
+        weights = open_folder(folder).captured("weights")
+    except TorchportError:
+        return None
+    return digest_of(weights) if weights.is_file() else None
 
 
 def must_be_sound(asked: Asked) -> None:
