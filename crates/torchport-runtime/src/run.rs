@@ -138,6 +138,13 @@ impl Options {
             .map_err(|error| candle::Error::wrap(error).with_path(&self.config))
     }
 
+    /// The model that `new` makes. What the sizes in the config make impossible is an error, a size below 0, too.
+    pub fn made<T>(&self, new: impl FnOnce() -> Result<T>) -> Result<T> {
+        without_panic(new).map_err(|error| {
+            error.context(format!("no model can be made with {}", self.config.display()))
+        })
+    }
+
     /// Runs `forward` on the tensors of `inputs`, as the command line asks; `cfg.NAME` in a shape is of the config. Ends the process with status 2 if the
     /// tensors of the input file are not those that the model takes, or the model cannot run on them.
     #[track_caller]

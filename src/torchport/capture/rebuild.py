@@ -10,10 +10,12 @@ import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from torchport.capture.eager import as_arguments
 from torchport.capture.fields import numbers_of, plain_numbers, values_of, with_numbers
@@ -32,15 +34,36 @@ class Recipe:
     fields: dict[str, Any]
     make: Callable[[dict[str, Any]], tuple[torch.nn.Module, Inputs | None]]
     """Makes the model with other fields; a factory gives the inputs, too."""
+    keeps_scalars: bool = True
+    """Whether tensors that are one number have their value, although all else is on the meta device."""
 
     @property
     def numbers(self) -> dict[str, int | float]:
         return numbers_of(self.fields)
 
     def made(self, numbers: Numbers) -> tuple[torch.nn.Module, Inputs | None]:
-        with torch.device("meta"):
+        with self.on_meta():
             model, inputs = self.make(with_numbers(self.fields, numbers))
         return model.eval(), inputs
+
+    @contextmanager
+    def on_meta(self) -> Iterator[None]:
+        """Within, tensors are made on the meta device."""
+        with torch.device("meta"), _ScalarsKept() if self.keeps_scalars else nullcontext():
+            yield
+
+
+class _ScalarsKept(TorchFunctionMode):
+    """Makes tensors of one number where they have a value; torch lets them be beside tensors of other devices."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        data = args[0] if args else given.get("data")
+        if func in (torch.tensor, torch.as_tensor) and isinstance(data, int | float):
+            given["device"] = "cpu"
+        return func(*args, **given)
 
 
 def find_recipe(model: torch.nn.Module) -> Recipe | str:

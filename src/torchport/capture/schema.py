@@ -6,6 +6,7 @@ leaves unset is left out of the JSON.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -59,16 +60,21 @@ class WeightForm(_Form):
     dtype: DtypeName
     kind: Literal["parameter", "buffer", "constant"]
     tied_to: str | None = None
+    value: int | float | None = None
 
     @classmethod
     def of(cls, weight: g.Weight) -> Self:
         meta = weight.meta
         return cls._made(
-            shape=list(meta.shape), dtype=meta.dtype, kind=weight.kind, tied_to=weight.tied_to or None
+            shape=list(meta.shape),
+            dtype=meta.dtype,
+            kind=weight.kind,
+            tied_to=weight.tied_to or None,
+            value=weight.value,
         )
 
     def weight(self) -> g.Weight:
-        return g.Weight(g.TensorMeta(tuple(self.shape), self.dtype), self.kind, self.tied_to)
+        return g.Weight(g.TensorMeta(tuple(self.shape), self.dtype), self.kind, self.tied_to, self.value)
 
 
 class NodeForm(_Form):
@@ -169,6 +175,27 @@ class SymbolForm(_Form):
         return g.Symbol(**dict(self))
 
 
+class ConditionForm(_Form):
+    left: Dim
+    relation: str
+    right: Dim
+    source: str | None = None
+    is_limit: bool = False
+
+    @classmethod
+    def of(cls, condition: g.Condition) -> Self:
+        return cls._made(**vars(condition))
+
+    def condition(self) -> g.Condition:
+        return g.Condition(**dict(self))
+
+
+class MoveForm(_Form):
+    number: int | float
+    other: int | float
+    fields: list[str]
+
+
 class CallForm(_Form):
     name: str
     path: str | None = None
@@ -192,16 +219,19 @@ class GraphForm(_Form):
     outputs: list[str]
     weights: dict[str, WeightForm]
     modules: list[ModuleForm]
+    conditions: list[ConditionForm] = []
 
     @classmethod
     def of_graph(cls, graph: g.Graph) -> dict[str, Any]:
         """The fields that describe a graph."""
+        conditions = [ConditionForm.of(condition) for condition in graph.conditions]
         return {
             "config": graph.config,
             "symbols": [SymbolForm.of(symbol) for symbol in graph.symbols],
             "outputs": list(graph.output_names),
             "weights": {name: WeightForm.of(weight) for name, weight in graph.weights.items()},
             "modules": [ModuleForm.of(module) for module in graph.modules.values()],
+            **({"conditions": conditions} if conditions else {}),
         }
 
     def graph_named(self, name: str, variants: tuple[g.Graph, ...] = ()) -> g.Graph:
@@ -213,6 +243,7 @@ class GraphForm(_Form):
             output_names=tuple(self.outputs),
             config=self.config,
             variants=variants,
+            conditions=tuple(form.condition() for form in self.conditions),
         )
 
 
@@ -228,6 +259,8 @@ class Manifest(GraphForm):
     """Bodies of control flow that did not run."""
     sizes: str | None = None
     """Why there are no variants."""
+    mapping: str | None = None
+    """What is not proven, or not so, of which weight is which."""
     assumed: dict[str, Any] | None = None
     """What was assumed of the model, as `assumed.Assumed` has it."""
     name: str
@@ -236,6 +269,8 @@ class Manifest(GraphForm):
     events: list[list[str]]
     aliases: dict[str, str]
     variants: list[GraphForm] = []
+    moves: list[MoveForm] = []
+    bound: dict[str, list[str]] = {}
 
     @classmethod
     def of(cls, graph: g.Graph, plan: Plan, extra: dict[str, Any]) -> Self:
@@ -253,10 +288,20 @@ class Manifest(GraphForm):
         )
         if variants:
             fields["variants"] = variants
+        if graph.moves:
+            fields["moves"] = [
+                MoveForm.model_construct(number=move.number, other=move.other, fields=list(move.fields))
+                for move in graph.moves
+            ]
+        if graph.bound:
+            fields["bound"] = {name: list(tensors) for name, tensors in graph.bound.items()}
         return cls.model_construct(**fields)
 
     def json_object(self) -> dict[str, Any]:
         return self.model_dump(by_alias=True, exclude_unset=True, warnings="error")
 
     def graph(self) -> g.Graph:
-        return self.graph_named(self.name, tuple(form.graph_named(self.name) for form in self.variants))
+        graph = self.graph_named(self.name, tuple(form.graph_named(self.name) for form in self.variants))
+        moves = tuple(g.Move(form.number, form.other, tuple(form.fields)) for form in self.moves)
+        bound = {name: tuple(tensors) for name, tensors in self.bound.items()}
+        return replace(graph, moves=moves, bound=bound)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from torchport.capture.rebuild import Inputs, Recipe
 from torchport.capture.state import quiet
@@ -18,7 +19,8 @@ from torchport.capture.torch_internals import TorchDispatchMode, pytree
 Operations = dict[str, set[tuple[str, ...]]]
 """The class of a module → what one of its calls does: its own operations, and its calls of others.
 
-A list of layers that all do the same counts once, so that it may be longer or shorter.
+A list of layers that all do the same with the same numbers, one after another, counts once, so that it may be longer
+or shorter. A list of one layer is that layer: code for several is other code.
 """
 
 
@@ -30,6 +32,8 @@ class Trial:
     trace: list[object]
     """All shapes and numbers: two models that have the same are the same."""
     modules: int
+    constants: list[torch.Tensor]
+    """The values of the tensors that `forward` makes out of Python's lists."""
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -38,33 +42,88 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operations: Operations = {}
         self.trace: list[object] = []
         self.open: list[list[str | _Call]] = [[]]
+        self.numbers: list[list[object]] = [[]]
         self.lists = {
             module: name.rpartition(".")[0]
             for name, module in model.named_modules()
             if name.rpartition(".")[2].isdigit()
         }
+        self.given: dict[int, tuple[str, int]] = {}
+        """By identity, the tensors that layers of lists gave: the list, and how many had been called before."""
+        self.called: dict[str, int] = {}
+        """List → how many of its layers have been called."""
+        self.kept: list[object] = []
+        """What has an identity in `given`, which nothing else may take on."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         given = dict(kwargs or {})
         self.open[-1].append(str(func))
+        self.open[-1] += self.early_reads((args, given))
         numbers = [leaf for leaf in pytree.tree_leaves((args, given)) if isinstance(leaf, int | float)]
         if func is torch.ops.aten._local_scalar_dense.default:
+            if not args[0].is_meta:
+                return func(*args, **given)
             # What a meta tensor holds is not known; models ask whether a mask is all ones.
             return True if args[0].dtype == torch.bool else 1
         result = func(*args, **given)
         shapes = [tuple(leaf.shape) for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         self.trace.append((str(func), numbers, shapes))
+        self.numbers[-1] += [*numbers, *shapes]
         return result
+
+    def early_reads(self, tree: Any) -> list[str | _Call]:
+        """Which layers of lists gave what is read, but for the last of a list: code for that knows their number."""
+        read: dict[str, set[int]] = {}
+        for leaf in pytree.tree_leaves(tree):
+            if isinstance(leaf, torch.Tensor) and id(leaf) in self.given:
+                place, index = self.given[id(leaf)]
+                read.setdefault(place, set()).add(index)
+        found: list[str | _Call] = []
+        for place, indices in read.items():
+            count = self.called[place]
+            if indices == set(range(count)) and count > 1:
+                found.append(f"reads each of {place}")
+            else:
+                found += [f"reads {place} {i}, of {count}" for i in sorted(indices) if i < count - 1]
+        return found
 
     def entered(self, module: torch.nn.Module, _: Any) -> None:
         self.open.append([])
+        self.numbers.append([tuple(own.shape) for own in module.parameters(recurse=False)])
 
-    def left(self, module: torch.nn.Module, _: Any, __: Any) -> None:
-        name, done = type(module).__qualname__, _with_lists(self.open.pop())
+    def left(self, module: torch.nn.Module, _: Any, output: Any) -> None:
+        own, place = self.open.pop(), self.lists.get(module)
+        if len(self.open) == 1:
+            own += self.early_reads(output)
+        name, done, numbers = type(module).__qualname__, _with_lists(own), self.numbers.pop()
+        self.numbers[-1] += numbers
         self.operations.setdefault(name, set()).add(done)
-        self.open[-1].append(_Call(f"{name} {hash(done)}", self.lists.get(module)))
+        self.open[-1].append(_Call(f"{name} {hash(done)}", place, repr(numbers)))
+        if place is not None:
+            index = self.called.get(place, 0)
+            self.called[place] = index + 1
+            leaves = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+            self.given |= {id(leaf): (place, index) for leaf in leaves}
+            self.kept.append(leaves)
+
+
+class _Constants(TorchFunctionMode):
+    """Notes the values of tensors that are made out of lists."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: list[torch.Tensor] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        data = args[0] if args else given.get("data")
+        if func in (torch.tensor, torch.as_tensor) and isinstance(data, int | float | list | tuple):
+            self.values.append(func(*args, **{**given, "device": "cpu"}))
+        return func(*args, **given)
 
 
 @dataclass(frozen=True)
@@ -73,21 +132,25 @@ class _Call:
 
     does: str
     list: str | None
+    numbers: str
+    """The numbers and shapes in it, as a text."""
 
 
 def _with_lists(steps: list[str | _Call]) -> tuple[str, ...]:
     """What a module does, in which the calls of a list count once if they all do the same."""
-    in_lists: dict[str | None, set[str]] = {}
+    in_lists: dict[str | None, list[tuple[str, str]]] = {}
     for step in steps:
         if isinstance(step, _Call):
-            in_lists.setdefault(step.list, set()).add(step.does)
+            in_lists.setdefault(step.list, []).append((step.does, step.numbers))
+    alike = {name for name, calls in in_lists.items() if name and len(calls) > 1 and len(set(calls)) == 1}
     done: list[str] = []
     for step in steps:
         if isinstance(step, str):
             done.append(step)
-        elif step.list is None or len(in_lists[step.list]) > 1 or done[-1:] != [f"each {step.does}"]:
-            is_each = step.list is not None and len(in_lists[step.list]) == 1
-            done.append(f"each {step.does}" if is_each else step.does)
+        elif step.list not in alike:
+            done.append(step.does)
+        elif done[-1:] != [f"each {step.does}"]:
+            done.append(f"each {step.does}")
     return tuple(done)
 
 
@@ -116,10 +179,12 @@ def attempt_run(recipe: Recipe, numbers: Mapping[str, int | float], inputs: Inpu
                     module.register_forward_hook(watch.left),
                 )
             ]
-            with torch.device("meta"), torch.no_grad(), watch:
+            constants = _Constants()
+            with recipe.on_meta(), torch.no_grad(), constants, watch:
                 model(*args, **kwargs)
             for handle in hooks:
                 handle.remove()
     except Exception as error:  # whatever the model's own code raises
         return f"{type(error).__name__}: {error}".splitlines()[0][:200]
-    return Trial(watch.operations, watch.trace, sum(1 for _ in model.modules()))
+    count = sum(1 for _ in model.modules())
+    return Trial(watch.operations, watch.trace, count, constants.values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,6 +36,9 @@ SIZES = {"hidden": (64, 96, 128), "heads": (4, 8, 2), "ratio": (4.0, 2.5, 3.0), 
         ((-4, -8, -2), "-(cfg.heads as i64)"),
         ((0.25, 12**-0.5, 0.125), "((cfg.hidden / cfg.heads) as f64).powf(-0.5)"),
         ((8.0, 96**0.5, 128**0.5), "(cfg.hidden as f64).sqrt()"),
+        ((9, 13, 17), "cfg.hidden / 8 + 1"),
+        ((20, 16, 22), "24 - cfg.heads"),
+        ((5, 6, 8), None),
         ((2.5, 4.5, 2.5), None),
         ((64, 64, 64), None),
     ],
@@ -43,6 +47,36 @@ def test_a_number_is_the_simplest_expression_that_holds_at_every_size(
     column: Column, text: str | None
 ) -> None:
     found = [expression.text for expression in Fitting(SIZES).explanations(column)]
+    assert found[:1] == ([] if text is None else [text])
+
+
+HEAD_WITHOUT_ROTATED = "cfg.width / cfg.heads - (cfg.share * (cfg.width / cfg.heads) as f64) as usize"
+AT_UNEVEN_SIZES = {
+    "width": (64, 71, 1093),
+    "heads": (4, 5, 9),
+    "share": (0.5, 0.625, 0.7),
+    "far": (128, 147, 99),
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (tuple(math.ceil(width / 16) for width in (64, 71, 1093)), "cfg.width.div_ceil(16)"),
+        (tuple(width // 16 for width in (64, 71, 1093)), "cfg.width / 16"),
+        (tuple(min(width, 512) // 4 for width in (64, 71, 1093)), None),
+        ((16 - 8, 14 - int(0.625 * 14), 121 - int(0.7 * 121)), HEAD_WITHOUT_ROTATED),
+        ((31, 34, 545), "cfg.width / 2 - 1"),
+        ((math.log(128 / 16), math.log(147 / 17), math.log(99 / 273)), None),
+        (
+            (math.log(128 / 2), math.log(147 / 2), math.log(99 / 4)),
+            "(cfg.far as f64 / ((cfg.heads / 2) as f64)).ln()",
+        ),
+        ((2.0, 147 / 71, 99 / 1093), "cfg.far as f64 / (cfg.width as f64)"),
+    ],
+)
+def test_what_is_rounded_or_cut_off_is_not_taken_for_an_exact_part(column: Column, text: str | None) -> None:
+    found = [expression.text for expression in Fitting(AT_UNEVEN_SIZES).explanations(column)]
     assert found[:1] == ([] if text is None else [text])
 
 
@@ -90,7 +124,178 @@ def test_numbers_that_nothing_explains_refuse_other_sizes() -> None:
             return self.layer(x) * (self.width % 7 + 0.3)
 
     source = generate(captured(Odd(), torch.zeros(2, 3))).source
-    assert "if *cfg != (Config {" in source and "is another at other sizes" in source
+    assert "if cfg.width != 12 {" in source and "is another at other sizes" in source
+
+
+def test_a_name_of_a_first_size_is_fixed_beside_a_literal_that_may_follow_from_it() -> None:
+    class Closed(nn.Module):
+        def __init__(self, inner: int) -> None:
+            super().__init__()
+            self.layer, self.scale = nn.Linear(inner, 8), inner**-0.5
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) * self.scale
+
+    source = generate(captured(Closed(16), torch.zeros(2, 16))).source
+    assert "mul_scalar" in source and "0.25" in source
+    assert "if cfg.in_features != 16 {" in source and "what becomes of the literals 0.25" in source
+
+
+class Scaled(nn.Module):
+    """Its scale is a tensor that is no weight."""
+
+    def __init__(self, width: int = 32, heads: int = 4) -> None:
+        super().__init__()
+        self.width, self.heads = width, heads
+        self.layer = nn.Linear(3, width)
+        self.register_buffer("scale", torch.tensor((width // heads) ** -0.5), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.layer(x).unflatten(-1, (self.heads, -1)) * self.scale
+        return parts.sum(-1) * torch.tensor(float(self.heads))
+
+
+def test_a_tensor_that_is_one_number_and_no_weight_is_computed_from_sizes() -> None:
+    source = generate(captured(Scaled(), torch.zeros(2, 3))).source
+    assert "Tensor::new(((cfg.width / cfg.heads) as f64).powf(-0.5), vb.device())?" in source
+    assert "Tensor::new(cfg.heads as f64, vb.device())?" in source
+    assert 'vb.get((), "scale")' not in source
+
+
+def test_a_table_that_is_no_weight_fixes_the_sizes_that_its_values_follow_from() -> None:
+    class Table(nn.Module):
+        def __init__(self, width: int = 12, heads: int = 3) -> None:
+            super().__init__()
+            self.width, self.heads = width, heads
+            self.layer = nn.Linear(5, width)
+            self.register_buffer("slopes", torch.arange(1.0, 6.0) / heads, persistent=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x * self.slopes).unflatten(-1, (self.heads, -1)).sum(-1)
+
+    graph = captured(Table(), torch.zeros(2, 5))
+    assert graph.bound == {"heads": ("slopes",)}
+    source = generate(graph).source
+    assert "if cfg.heads != 3 {" in source and "if cfg.width != 12" not in source
+
+
+def test_a_tensor_that_forward_makes_of_a_list_fixes_the_sizes_that_it_follows_from() -> None:
+    class Listed(nn.Module):
+        def __init__(self, width: int = 12, heads: int = 3) -> None:
+            super().__init__()
+            self.width, self.heads = width, heads
+            self.layer = nn.Linear(5, width)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x).unflatten(-1, (self.heads, -1)).sum((1, 2)) * torch.tensor([1.0, self.heads])
+
+    source = generate(captured(Listed(), torch.zeros(2, 5))).source
+    assert "if cfg.heads != 3 {" in source and "if cfg.width != 12" not in source
+
+
+def test_a_number_that_is_cut_off_or_rounded_is_not_taken_for_a_part() -> None:
+    class Cut(nn.Module):
+        def __init__(self, width: int = 64, length: int = 48) -> None:
+            super().__init__()
+            self.width, self.length = width, length
+            self.layer, self.other = nn.Linear(3, width), nn.Linear(3, length)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            kept = self.layer(x)[..., : min(self.width, 512) // 4].sum(-1)
+            return kept + self.other(x)[..., : math.ceil(self.length / 16)].sum(-1)
+
+    source = generate(captured(Cut(), torch.zeros(2, 3))).source
+    assert "length.div_ceil(16)" in source and "length / 16" not in source
+    assert "width / 4" not in source
+    assert "if cfg.width != 64 {" in source and "if cfg.length != 48" not in source
+
+
+class Step(nn.Module):
+    def __init__(self, width: int, offset: int = 0) -> None:
+        super().__init__()
+        self.offset = offset
+        self.layer = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.layer(x.roll(self.offset, 1)).relu()
+
+
+class Stages(nn.Module):
+    def __init__(self, depths: tuple[int, ...] = (2, 1), width: int = 8) -> None:
+        super().__init__()
+        self.depths, self.width = depths, width
+        self.up = nn.Linear(3, width)
+        self.stages = nn.ModuleList([nn.Sequential(*(Step(width) for _ in range(n))) for n in depths])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.up(x)
+        for stage in self.stages:
+            x = stage(x)
+        return x
+
+
+class Alternating(nn.Module):
+    def __init__(self, depth: int = 4, width: int = 8, window: int = 2) -> None:
+        super().__init__()
+        self.depth, self.width, self.window = depth, width, window
+        self.up = nn.Linear(3, width)
+        self.steps = nn.ModuleList([Step(width, i % 2 * (window // 2)) for i in range(depth)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.up(x)
+        for step in self.steps:
+            x = step(x)
+        return x
+
+
+class Tapped(nn.Module):
+    def __init__(self, depth: int = 4, width: int = 8, tap: int = 2) -> None:
+        super().__init__()
+        self.depth, self.width, self.tap = depth, width, tap
+        self.up = nn.Linear(3, width)
+        self.steps = nn.ModuleList([Step(width) for _ in range(depth)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.up(x)
+        tapped = x
+        for index, step in enumerate(self.steps):
+            x = step(x)
+            tapped = x if index == self.tap else tapped
+        return x + tapped
+
+
+@pytest.mark.parametrize(
+    ("model", "fields"),
+    [(Stages(), {"depths", "width"}), (Alternating(), {"width", "window"}), (Tapped(), {"width"})],
+)
+def test_a_list_of_layers_that_cannot_be_longer_leaves_the_other_names(
+    model: nn.Module, fields: set[str]
+) -> None:
+    graph = captured(model, torch.zeros(2, 6, 3))
+    generated = generate(graph)
+    assert generated.config.keys() == fields
+    assert "one size" not in generated.source and "is fixed" not in generated.source
+
+
+def test_items_of_a_list_that_nothing_reads_and_its_length_are_held() -> None:
+    source = generate(captured(Stages(), torch.zeros(2, 6, 3))).source
+    assert "if cfg.depths.len() != 2 {" in source and "if cfg.depths[1] != 1 {" in source
+    assert "`depths[1]` must be 1" in source
+
+
+def test_a_number_without_a_reason_fixes_only_the_sizes_that_it_moves_with() -> None:
+    class Two(nn.Module):
+        def __init__(self, width: int = 12, words: int = 40, eps: float = 1e-3) -> None:
+            super().__init__()
+            self.width, self.words, self.eps = width, words, eps
+            self.embed, self.layer = nn.Embedding(words, width), nn.Linear(width, 5)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.layer(self.embed(ids)) * (self.width % 7 + 0.3) + self.eps
+
+    source = generate(captured(Two(), torch.zeros(2, 3, dtype=torch.int64))).source
+    assert "if cfg.width != 12 {" in source
+    assert "if cfg.words" not in source and "if cfg.eps" not in source
 
 
 def test_a_factory_says_what_a_model_is_made_from(tmp_path: Path) -> None:
@@ -151,7 +356,7 @@ def test_hints_name_sizes_by_value_and_by_place() -> None:
     by_place = generate(
         graph, hints={"hidden": ["up.weight[0]", "down.weight[1]"], "out": ["down.weight[0]"]}
     )
-    assert by_place.config == {"in_features": 5, "hidden": 8, "out": 8} or "cfg.out" in by_place.source
+    assert by_place.config == {"hidden": 8, "out": 8, "in_features": 5}
     assert "nn::linear(cfg.hidden, cfg.out," in by_place.source
     assert {name.reason for name in by_place.names if name.expression == "cfg.out"} == {
         "a hint names down.weight[0]"

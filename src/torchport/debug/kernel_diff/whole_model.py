@@ -152,7 +152,8 @@ class WholeModel:
     def _input(self, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
         is_float = tensor.is_floating_point()
         copied: Tensor = same_layout(tensor)
-        copied = copied.to(dtype) if dtype and is_float else copied
+        if dtype is not None and (is_float or tensor.is_complex()):
+            copied = copied.to(dtype if is_float else dtype.to_complex())
         return copied.requires_grad_(self.gradients and (is_float or tensor.is_complex()))
 
     def _gradients(self, result: Any, inputs: list[tuple[leaves.Path, Tensor]]) -> dict[str, Tensor | None]:

@@ -72,6 +72,8 @@ class Number:
     """Whether `forward` reads the number; otherwise `new` does."""
     place: str | None = None
     """The axis of a weight that the number is the length of: `encoder.fc.weight[0]`."""
+    digits: float = 1e-12
+    """How far, relatively, an expression may be from the number: more if it was rounded to fewer digits."""
 
 
 class Unsupported(Exception):

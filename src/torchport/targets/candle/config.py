@@ -8,6 +8,7 @@ outputs show. Equal values are no reason: any other number stays a literal.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,11 @@ _HINTED_ROLES = frozenset(
 )
 """The roles of numbers that a hint by value names."""
 
+_OF_NO_SIZE = frozenset({-1, 0, 1, math.inf, -math.inf})
+"""Literals that are taken for no size's: they are in nearly every model."""
+_FIELD = re.compile(r"cfg\.(\w+(?:\[\d+\])?)")
+_DIVISOR = re.compile(r"/ (\([^)]*\)|cfg\.\w+(?:\[\d+\])?)")
+
 
 @dataclass(frozen=True)
 class Unexplained:
@@ -39,6 +45,8 @@ class Unexplained:
 
     place: str
     value: int | float
+    fields: tuple[str, ...] | None = None
+    """The fields of the model's config that it moves with; None if these are not known."""
 
 
 class Config:
@@ -51,11 +59,14 @@ class Config:
         columns = [numbers_of(graph.config) for graph in graphs]
         self.known = {_word(name): value for name, value in columns[0].items()}
         names = [name for name in columns[0] if all(name in column for column in columns)]
-        self._fitting = Fitting({_word(name): tuple(column[name] for column in columns) for name in names})
+        self._columns = {_word(name): tuple(column[name] for column in columns) for name in names}
+        self._fitting = Fitting(self._columns)
         self._boundary = {} if self.is_proven else self._names_of_one_size()
         self._read: dict[str, int | float] = {}
         self.reasons: dict[tuple[str, str, int | float], NamedNumber] = {}
         self.unexplained: dict[Unexplained, None] = {}
+        self.literals: dict[Number, None] = {}
+        """Numbers of a model of one size that may follow from a size, and no weight's shape says so."""
 
     def _names_of_one_size(self) -> dict[str, str]:
         """The names of the model's first and last sizes by their places, but for names that are of several sizes."""
@@ -94,7 +105,10 @@ class Config:
         found = found or self._by_value(number, path)
         if found is None:
             if column is not None and len(set(column)) > 1:
-                self.unexplained[Unexplained(f"{path} {number.role or ''}".strip(), number.value)] = None
+                place = f"{path} {number.role or ''}".strip()
+                self.unexplained[Unexplained(place, number.value, self._moved_by(column))] = None
+            elif not self.is_proven and self._may_follow(number):
+                self.literals[number] = None
             return None
         expression, why = found
         for name in expression.sizes:
@@ -132,7 +146,7 @@ class Config:
 
     def _by_sizes(self, column: Column | None, number: Number, path: str) -> tuple[Expression, str] | None:
         """What holds at every size that the model was captured at."""
-        found = [] if column is None else self._fitting.explanations(column)
+        found = [] if column is None else self._fitting.explanations(column, number.digits)
         if column is None or not found:
             return None
         best = max(found, key=lambda item: _likeness(item, f"{path} {number.role or ''}"))
@@ -148,6 +162,59 @@ class Config:
             if isinstance(hint, int | float) and hint == number.value and type(hint) is type(number.value):
                 return _field(name), f"a hint names {hint}"
         return None
+
+    def _moved_by(self, column: Column) -> tuple[str, ...] | None:
+        """The fields that a number moves with which has these values, if the first variant says so."""
+        if self.graphs[1] is not self.graph.variants[0]:
+            return None
+        found = {(move.number, move.other): move.fields for move in self.graph.moves}
+        fields = found.get((column[0], column[1]))
+        return None if fields is None else tuple(map(_word, fields))
+
+    def _may_follow(self, number: Number) -> bool:
+        """Whether a literal may follow from the model's first or last size for all that is known."""
+        role = (number.role or "").split()
+        return number.place is None and number.value not in _OF_NO_SIZE and role[:1] != ["eps"]
+
+    @property
+    def fixed(self) -> dict[str, list[str]]:
+        """The fields that must stay as they are, each with what nobody knows the value of otherwise."""
+        every = list(self._read)
+        found: dict[str, list[str]] = {}
+        for item in self.unexplained:
+            for name in every if item.fields is None else item.fields:
+                found.setdefault(name, []).append(f"{item.value} in {item.place}")
+        for name, tensors in self.graph.bound.items():
+            found.setdefault(_word(name), []).extend(tensors)
+        if self.literals:
+            values = ", ".join(dict.fromkeys(f"{number.value:.6g}" for number in self.literals))
+            for name in dict.fromkeys(self._boundary.values()):
+                found.setdefault(name, []).append(f"the literals {values}")
+        return {name: why for name, why in found.items() if name in self._read}
+
+    @property
+    def unread(self) -> dict[str, str | int | float]:
+        """The items of lists that no code reads: the item that each is equal to at all sizes, or its value."""
+        lists = {name.partition("[")[0] for name in self._read if "[" in name}
+        found: dict[str, str | int | float] = {}
+        for name, value in self.known.items():
+            if name.partition("[")[0] in lists and "[" in name and name not in self._read:
+                column = self._columns.get(name)
+                same = [other for other in self._read if column and self._columns.get(other) == column]
+                found[name] = same[0] if same else value
+        return found
+
+    @property
+    def divisors(self) -> list[str]:
+        """The fields that something is divided by."""
+        texts = [name.expression for name in self.reasons.values()]
+        divided = [part for text in texts for part in _DIVISOR.findall(text)]
+        words = {word for part in divided for word in _FIELD.findall(part)}
+        return [name for name in self._read if name in words]
+
+    def value_of(self, name: str) -> int | float:
+        """The recorded value of a field that the code reads."""
+        return self._read[name]
 
     def unused_hints(self) -> list[str]:
         """The hints that named nothing."""

@@ -96,12 +96,13 @@ class Emitter:
         *,
         new: bool = False,
         place: str | None = None,
+        digits: float = Number.digits,
     ) -> Code:
         """A number that may become a literal, a Config field or a constructor argument.
 
         With `new`, the constructor reads it; otherwise `forward` does. `place` is the axis of a weight that it is of.
         """
-        self.body.numbers.append(Number(value, role, kind, in_forward=not new, place=place))
+        self.body.numbers.append(Number(value, role, kind, in_forward=not new, place=place, digits=digits))
         return as_code(Slot(len(self.body.numbers) - 1))
 
     def add_field(self, name: str, type_: Piece, init: Piece) -> str:

@@ -7,16 +7,22 @@ over `cfg`. A number that is the same in every capture is a constant and follows
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 Column = tuple[int | float, ...]
 """The value of one number in every capture, that of the model itself first."""
 
+_DIGITS = 1e-12
+"""How far, relatively, a real number may be from an expression that holds."""
 _SUM, _PRODUCT, _ATOM = 0, 1, 2
 _POWERS = ((0.5, ".sqrt()"), (-0.5, ".powf(-0.5)"), (0.25, ".powf(0.25)"), (-0.25, ".powf(-0.25)"))
 _LARGEST_FACTOR = 64
+_DIVISORS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 32, 64)
+"""What a size is divided by if the quotient is rounded; any number at all would fit some column by chance."""
+_LARGEST_LOGARITHM = 36
+"""The logarithm of 2⁵², beyond which a whole number is not known by its value."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,15 @@ class Fitting:
             Expression(f"cfg.{name}", frozenset({name}), "usize" if _is_whole(column) else "f64"): column
             for name, column in moved.items()
         }
-        self._found: dict[Column, list[Expression]] = {}
+        self._found: dict[tuple[Column, float], list[Expression]] = {}
+        self._digits = _DIGITS
 
-    def explanations(self, target: Column) -> list[Expression]:
-        """The expressions of the simplest form that hold in every capture; none if there is none."""
-        if target not in self._found:
-            self._found[target] = self._search(target) if len(set(target)) > 1 else []
-        return self._found[target]
+    def explanations(self, target: Column, digits: float = _DIGITS) -> list[Expression]:
+        """The expressions of the simplest form that hold in every capture, up to the digits; none if there is none."""
+        if (target, digits) not in self._found:
+            self._digits = digits
+            self._found[target, digits] = self._search(target) if len(set(target)) > 1 else []
+        return self._found[target, digits]
 
     def _search(self, target: Column) -> list[Expression]:
         if _is_whole(target):
@@ -128,10 +136,16 @@ class Fitting:
             lambda: _multiples(self._products, target),
             lambda: _shifted(self._wholes, target),
             lambda: _squared(self._wholes, self._products, target),
+            lambda: _rounded_parts(self._wholes, target),
             lambda: self._threes(target),
             lambda: self._shares(target),
             lambda: [e for e, column in self._sums.items() if column == target],
             lambda: _away(self._products, target, 2),
+            lambda: _parts_away(self._wholes, target),
+            lambda: self._differences(target),
+            lambda: _rounded_parts(self._products, target),
+            lambda: self._rests(target),
+            lambda: _subtracted(self._wholes, target),
         ):
             if found := list(form()):
                 return found
@@ -155,9 +169,23 @@ class Fitting:
             size = tuple(round(t / c) for t, c in zip(target, column, strict=True))
             if tuple(int(c * s) for c, s in zip(column, size, strict=True)) != target:
                 continue
-            for found in [*self._by_column.get(size, ()), *_multiples(self._wholes, size)]:
-                text = f"({real.text} * {found.as_float}) as usize"
-                yield Expression(text, real.sizes | found.sizes, binding=_PRODUCT)
+            products = (e for e, known in self._products.items() if known == size)
+            for found in [*self._by_column.get(size, ()), *_multiples(self._wholes, size), *products]:
+                yield _share(real, found)
+
+    def _rests(self, target: Column) -> Iterator[Expression]:
+        """What a share of a size leaves of it."""
+        for real, factors in self._reals.items():
+            for whole, sizes in (*self._wholes.items(), *self._products.items()):
+                if tuple(s - int(f * s) for s, f in zip(sizes, factors, strict=True)) == target:
+                    yield _infix(whole, "-", _share(real, whole))
+
+    def _differences(self, target: Column) -> Iterator[Expression]:
+        """What a size leaves of a product or quotient of two."""
+        for pair, column in self._products.items():
+            rest = _applied("-", column, target)
+            for third in self._by_column.get(rest, ()) if rest is not None else ():
+                yield _infix(pair, "-", third)
 
     # real numbers
 
@@ -170,23 +198,55 @@ class Fitting:
             yield expression if sign > 0 else Expression(f"-({expression.text})", expression.sizes, "f64")
 
     def _positive(self, target: Column) -> list[Expression]:
-        if found := [e for e, column in self._reals.items() if column == target]:
+        if found := [e for e, column in self._reals.items() if _are_close(column, target, self._digits)]:
             return found
         for expression, column in self._reals.items():
-            factor = _constant(t / c if c else math.nan for t, c in zip(target, column, strict=True))
+            factor = _constant(
+                (t / c if c else math.nan for t, c in zip(target, column, strict=True)), self._digits
+            )
             if factor is not None:
                 return [Expression(f"{expression.text} * {factor!r}", expression.sizes, "f64", _PRODUCT)]
-        whole = _rounded(target)
+        whole = _rounded(target, self._digits)
         if whole is not None:
             return [_float(item) for item in self._whole(whole)]
-        whole = _rounded(tuple(1 / value for value in target))
+        whole = _rounded(tuple(1 / value for value in target), self._digits)
         if whole is not None and (found := self._whole(whole)):
             return [Expression(f"1.0 / {_cast(e)}", e.sizes, "f64", _PRODUCT) for e in found]
+        if found := [*self._quotients(target), *self._logarithms(target)]:
+            return found
         for power, method in _POWERS:
-            whole = _rounded(tuple(value ** (1 / power) for value in target))
+            whole = _rounded(tuple(value ** (1 / power) for value in target), abs(self._digits / power))
             if whole is not None and (found := self._whole(whole)):
                 return [Expression(f"({_float(e).text}){method}", e.sizes, "f64") for e in found]
         return []
+
+    def _quotients(self, target: Column) -> Iterator[Expression]:
+        """One size over another, or over a multiple or part of one, not rounded."""
+        for above, column in self._wholes.items():
+            below = _rounded(tuple(c / t for c, t in zip(column, target, strict=True)), self._digits)
+            if below is None:
+                continue
+            forms = (*self._by_column.get(below, ()), *_multiples(self._wholes, below))
+            for found in forms or _rounded_parts(self._wholes, below):
+                text = f"{above.as_float} / {_cast(found)}"
+                yield Expression(text, above.sizes | found.sizes, "f64", _PRODUCT)
+
+    def _logarithms(self, target: Column) -> Iterator[Expression]:
+        """The natural logarithm of a size, or of a quotient."""
+        if max(target) > _LARGEST_LOGARITHM:
+            return
+        powers = tuple(math.exp(value) for value in target)
+        whole = _rounded(powers, max(target) * self._digits)
+        for found in self._by_column.get(whole, ()) if whole is not None else ():
+            yield Expression(f"({found.as_float}).ln()", found.sizes, "f64")
+        for found in self._quotients(powers):
+            yield Expression(f"({found.text}).ln()", found.sizes, "f64")
+
+
+def _share(real: Expression, whole: Expression) -> Expression:
+    """A real number times a size, rounded down."""
+    text = f"({real.text} * {whole.as_float}) as usize"
+    return Expression(text, real.sizes | whole.sizes, binding=_PRODUCT)
 
 
 def _is_whole(column: Column) -> bool:
@@ -215,10 +275,19 @@ def _multiples(known: Mapping[Expression, Column], target: Column) -> Iterator[E
             if len(factors) == 1 and 1 < (factor := factors.pop()) <= _LARGEST_FACTOR**2:
                 yield _infix(int(factor), "*", expression)
     for expression, column in known.items():
-        parts = {c // t if t else 0 for t, c in zip(target, column, strict=True)}
-        is_part = len(parts) == 1 and 1 < (part := parts.pop()) <= _LARGEST_FACTOR
-        if is_part and _applied("/", column, (part,) * len(column)) == target:
+        parts = {c // t if t and c % t == 0 else 0 for t, c in zip(target, column, strict=True)}
+        if len(parts) == 1 and 1 < (part := parts.pop()) <= _LARGEST_FACTOR:
             yield _infix(expression, "/", int(part))
+
+
+def _rounded_parts(known: Mapping[Expression, Column], target: Column) -> Iterator[Expression]:
+    """Parts of what is known, rounded down or up."""
+    for part in _DIVISORS:
+        for expression, column in known.items():
+            if all(c // part == t for t, c in zip(target, column, strict=True)):
+                yield _infix(expression, "/", part)
+            if all(-(-c // part) == t for t, c in zip(target, column, strict=True)):
+                yield Expression(f"{expression.operand(_ATOM)}.div_ceil({part})", expression.sizes)
 
 
 def _away(known: Mapping[Expression, Column], target: Column, most: int) -> Iterator[Expression]:
@@ -227,6 +296,25 @@ def _away(known: Mapping[Expression, Column], target: Column, most: int) -> Iter
         away = {t - c for t, c in zip(target, column, strict=True)}
         if len(away) == 1 and 0 < abs(difference := int(away.pop())) <= most:
             yield _infix(expression, "+" if difference > 0 else "-", abs(difference))
+
+
+def _parts_away(known: Mapping[Expression, Column], target: Column) -> Iterator[Expression]:
+    """A part of a size, rounded down, and a small constant: `cfg.num_buckets / 2 - 1`."""
+    for expression, column in known.items():
+        for part in range(2, 9):
+            away = {t - c // part for t, c in zip(target, column, strict=True)}
+            if len(away) == 1 and 0 < abs(difference := int(away.pop())) <= 2:
+                yield _infix(_infix(expression, "/", part), "+" if difference > 0 else "-", abs(difference))
+
+
+def _subtracted(known: Mapping[Expression, Column], target: Column) -> Iterator[Expression]:
+    """What a size, or a part of it, leaves of a constant: `16 - cfg.window_size / 2`."""
+    for part in range(1, 5):
+        for expression, column in known.items():
+            whole = {t + c // part for t, c in zip(target, column, strict=True)}
+            if len(whole) == 1:
+                taken = expression if part == 1 else _infix(expression, "/", part)
+                yield _infix(int(whole.pop()), "-", taken)
 
 
 def _shifted(known: Mapping[Expression, Column], target: Column) -> Iterator[Expression]:
@@ -260,20 +348,23 @@ def _squared(
     yield from _away(squares, target, 2)
 
 
-def _constant(values: Iterator[float]) -> float | None:
+def _constant(values: Iterator[float], digits: float) -> float | None:
     """The number that all of them are, as short as it can be written."""
     known = list(values)
-    first = float(f"{known[0]:.12g}")
-    return first if all(math.isclose(value, first, rel_tol=1e-12) for value in known) else None
+    first = float(f"{known[0]:.12g}") if digits <= _DIGITS else float(f"{known[0]:.7g}")
+    return first if _are_close(known, [first] * len(known), digits) else None
 
 
-def _rounded(values: Column) -> Column | None:
+def _rounded(values: Column, digits: float) -> Column | None:
     """The whole numbers that these are; None if one is not."""
-    if any(not math.isfinite(value) or value > 2**53 for value in values):
+    if any(not math.isfinite(value) or value > min(2**53, 0.1 / digits) for value in values):
         return None
     whole = tuple(round(value) for value in values)
-    near = (math.isclose(value, to, rel_tol=1e-12) for value, to in zip(values, whole, strict=True))
-    return whole if all(near) else None
+    return whole if _are_close(values, whole, digits) else None
+
+
+def _are_close(values: Sequence[int | float], others: Sequence[int | float], digits: float) -> bool:
+    return all(math.isclose(one, other, rel_tol=digits) for one, other in zip(values, others, strict=True))
 
 
 def _cast(e: Expression) -> str:

@@ -79,7 +79,8 @@ fn main() -> Result<()> {{
     let options = Options::parse()?;
     let device = Device::Cpu;
     let config: Config = options.read_config()?;
-    let model = {model}::new(&config, options.weights(DType::F32, &device)?)?;
+    let weights = options.weights(DType::F32, &device)?;
+    let model = options.made(|| {model}::new(&config, weights))?;
     let inputs = {inputs};
     options.run(&inputs, &device, |inputs| {{
         {call}

@@ -227,17 +227,27 @@ class _Writer:
         )
 
     def _guard(self) -> list[str]:
-        """Refuses other sizes if a number changes with them and nothing says how."""
-        config = self.config
-        if not config.unexplained or not config.fields:
-            return []
-        fields = ", ".join(f"{name}: {_literal(value)}" for name, value in config.fields.items())
-        why = ", ".join(f"{item.value} in {item.place}" for item in config.unexplained)
-        return [
-            f"        if *cfg != (Config {{ {fields} }}) {{",
-            f'            candle::bail!("this port is of one size: nothing says what becomes of {why}");',
-            "        }",
-        ]
+        """Refuses what `new` cannot make a model of, and sizes with which a number changes that nothing explains."""
+        config, checks = self.config, []
+        for name, value in config.fields.items():
+            if isinstance(value, list):
+                message = f"`{name}` has {{}} items, and this model has {len(value)}"
+                checks.append((f"cfg.{name}.len() != {len(value)}", message, f"cfg.{name}.len()"))
+        for name in config.divisors:
+            checks.append((f"cfg.{name} == {_literal(type(config.known[name])(0))}", f"`{name}` is 0", ""))
+        for name, other in config.unread.items():
+            as_it_is = f"cfg.{other}" if isinstance(other, str) else _literal(other)
+            checks.append(
+                (f"cfg.{name} != {as_it_is}", f"`{name}` must be {_plain(as_it_is)} in this port", "")
+            )
+        for name, why in config.fixed.items():
+            as_it_is = _literal(config.value_of(name))
+            unknown = _braced(", ".join(dict.fromkeys(why)))
+            message = (
+                f"`{name}` is {as_it_is} in this port: nothing says what becomes of {unknown} with another"
+            )
+            checks.append((f"cfg.{name} != {as_it_is}", message, ""))
+        return [line for check in checks for line in _check(*check)]
 
     def _fields(self, group: Group) -> list[tuple[str, str, str]]:
         """Name, type and initial value of each field."""
@@ -305,8 +315,22 @@ class _Writer:
 
 _TEXTS = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*')
 """Strings and comments, in which nothing is used."""
-_RUNTIME_USES = {"check": r"\bcheck!", "ops": r"\bops::", "Probe": r"\bProbe\b"}
+_RUNTIME_USES = {"check": r"\bcheck!", "ensure": r"\bensure!", "ops": r"\bops::", "Probe": r"\bProbe\b"}
 """Item of the runtime crate → pattern of code that uses it, for which it must be imported."""
+
+
+def _check(condition: str, message: str, argument: str) -> list[str]:
+    given = f", {argument}" if argument else ""
+    return [f"        if {condition} {{", f'            candle::bail!("{message}"{given});', "        }"]
+
+
+def _braced(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _plain(value: str) -> str:
+    """A value in Rust as a reader of `config.json` calls it."""
+    return f"`{value.removeprefix('cfg.')}`" if value.startswith("cfg.") else value
 
 
 def _init(name: str, init: str) -> str:
@@ -319,7 +343,7 @@ def _allow_many(arguments: int) -> list[str]:
 
 def _config_struct(config: Config) -> str:
     lines = [f"    pub {name}: {_type_of(value)}," for name, value in config.fields.items()]
-    derive = "#[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]"
+    derive = "#[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]\n#[serde(deny_unknown_fields)]"
     notes = [f"/// {line}" for line in _notes(config)]
     if not lines:
         return "\n".join([*notes, derive, "pub struct Config {}"])
@@ -344,3 +368,5 @@ def _notes(config: Config) -> Iterable[str]:
         yield "Sizes that are not here are fixed: what follows from them is not known."
     for item in config.unexplained:
         yield f"{item.value} in `{item.place}` is fixed, and is another at other sizes."
+    for name, why in config.fixed.items():
+        yield f"`{name}` is fixed: {', '.join(dict.fromkeys(why))} may follow from it."

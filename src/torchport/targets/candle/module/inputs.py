@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+
 from torchport.capture import graph as g
 from torchport.targets.base import Todo
 from torchport.targets.candle import rust
-from torchport.targets.candle.body import Value
+from torchport.targets.candle.body import Number, Value
 from torchport.targets.candle.code import Code, InputName, Parameter, as_code, code, tuple_of
 from torchport.targets.candle.emit import Emitter, as_pairs
 
@@ -37,7 +39,9 @@ def _add_field(e: Emitter, weight: g.Weight, full_name: str) -> str:
 
 
 def _read(e: Emitter, weight: g.Weight, full_name: str, local: str, builder: Code) -> Code:
-    """The expression that reads a weight from the VarBuilder."""
+    """The expression that reads a weight from the VarBuilder, or computes it."""
+    if weight.value is not None:
+        return _computed(e, weight, weight.value, builder)
     meta = as_pairs(weight.meta)
     shape = tuple_of(
         [
@@ -54,3 +58,17 @@ def _read(e: Emitter, weight: g.Weight, full_name: str, local: str, builder: Cod
         return code('torchport_runtime::todo("{}")?', reason)
     options = code('{}, "{}", Default::default(), DType::{}', shape, local, dtype)
     return code("{}.get_with_hints_dtype({})?", builder, options)
+
+
+def _computed(e: Emitter, weight: g.Weight, value: int | float, builder: Code) -> Code:
+    """A tensor that is one number, and follows from the model's sizes."""
+    if isinstance(value, int):
+        return code("Tensor::new({}, {}.device())?", e.slot(value, "scale", "i64", new=True), builder)
+    digits = 2 * torch.finfo(getattr(torch, weight.meta.dtype)).eps
+    number = e.slot(value, "scale", "f64", new=True, digits=max(digits, Number.digits))
+    dtype = (
+        code("{}.dtype()", builder)
+        if weight.meta.dtype == "float32"
+        else f"DType::{rust.STORED[weight.meta.dtype]}"
+    )
+    return code("Tensor::new({}, {}.device())?.to_dtype({})?", number, builder, dtype)
