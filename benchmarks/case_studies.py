@@ -29,6 +29,7 @@ from torchport.debug import (
     UnsupportedOpsConstraint,
     debug_run,
 )
+from torchport.explain.repro import counted
 
 PAGE = Path(__file__).parent.parent / "docs" / "case-studies.md"
 FOLDER = PAGE.with_suffix("")
@@ -82,7 +83,7 @@ def _speed(model: str) -> str:
     for results in sorted(map(_results, files), key=lambda one: one.created):
         for row in results.rows:
             if row.model == model and row.status == "measured" and row.backend != "eager":
-                machine = f"{results.device}, {results.threads} threads, torch {results.torch.split('+')[0]}"
+                machine = f"{results.device}, {counted(results.threads, 'thread')}, torch {results.torch.split('+')[0]}"
                 rows[machine, row.backend] = results, row
     lines = [
         "| on | backend | compile s | eager ms | backend ms | speed-up | peak MB | graphs | breaks | verdict |",

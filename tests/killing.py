@@ -1,4 +1,6 @@
-"""Kills commands at random points, and looks at what the next finds: `python -m tests.killing FOLDER SEED COUNT KIND…`.
+"""Kills commands at random points, and looks at what the next finds.
+
+`python -m tests.killing FOLDER TARGET SEED COUNT KIND…`
 
 Commands run in forks of this process, which has imported everything, so that most points are in the work itself.
 """
@@ -22,6 +24,7 @@ from tests.targets.conformance import SABOTAGE
 from torchport.cli import main
 from torchport.runs.changing import BEFORE
 from torchport.runs.run import Run
+from torchport.targets.registry import find_target
 
 MODELS = """
 import torch
@@ -93,16 +96,16 @@ def kill(child: int, delay: float) -> None:
     os.waitpid(child, 0)
 
 
-def prepared(folder: Path) -> dict[str, Kind]:
+def prepared(folder: Path, target: str) -> dict[str, Kind]:
     """A run that passes, one whose graph was edited since, and one that was seen to fail; all with a page."""
     models = folder / "m.py"
     models.write_text(MODELS)
     passed, edited, failed = (folder / name for name in ("passed", "edited", "failed"))
-    port = ("port", f"{models}:first", "--to", "torch", "--name", "first", "--out", str(passed))
+    port = ("port", f"{models}:first", "--to", target, "--name", "first", "--out", str(passed))
     assert ended(fork(port)) == 0
     (passed / "report.html").write_text("<html></html>")
     shutil.copytree(passed, edited)
-    SABOTAGE["torch"].gelu_as_tanh(edited / "graph")
+    SABOTAGE[target].gelu_as_tanh(edited / find_target(target).project)
     shutil.copytree(edited, failed)
     assert ended(fork(("check", str(failed), "--no-explain"))) == 1
     run = str(folder / "run")
@@ -116,7 +119,7 @@ def prepared(folder: Path) -> dict[str, Kind]:
 
     return {
         "port": Kind(
-            ("port", f"{models}:second", "--to", "torch", "--name", "second", "--out", run),
+            ("port", f"{models}:second", "--to", target, "--name", "second", "--out", run),
             passed,
             0,
             is_second,
@@ -139,11 +142,11 @@ def _has_page(place: Path) -> bool:
     return page.is_file() and page.read_text().rstrip().endswith("</html>")
 
 
-def campaign(folder: Path, seed: int, points: int, wanted: list[str]) -> list[str]:
+def campaign(folder: Path, target: str, seed: int, points: int, wanted: list[str]) -> list[str]:
     """What was wrong, with the point at which the command was killed; nothing if all is well."""
     torch.set_num_threads(1)
     chance = random.Random(seed)
-    kinds = {name: kind for name, kind in prepared(folder).items() if name in wanted}
+    kinds = {name: kind for name, kind in prepared(folder, target).items() if name in wanted}
     place = folder / "run"
     seconds = {}
     for name, kind in kinds.items():
@@ -154,8 +157,9 @@ def campaign(folder: Path, seed: int, points: int, wanted: list[str]) -> list[st
             return [f"{name} ends with {code} if it is not killed"]
         seconds[name] = time.monotonic() - began
     wrong = []
-    order = [name for name, kind in kinds.items() for _ in range(kind.share)]
-    chance.shuffle(order)
+    more = [name for name, kind in kinds.items() for _ in range(kind.share)]
+    chance.shuffle(more)
+    order = [*kinds, *more]
     for point in range(points):
         name = order[point % len(order)]
         delay = chance.uniform(0, seconds[name])
@@ -182,7 +186,7 @@ def _killed(kind: Kind, place: Path, delay: float) -> list[str]:
 
 
 if __name__ == "__main__":
-    given, seed, points, *names = sys.argv[1:]
-    found = campaign(Path(given), int(seed), int(points), names)
+    given, target, seed, points, *names = sys.argv[1:]
+    found = campaign(Path(given), target, int(seed), int(points), names)
     print(f"seed {seed}, {points} points, {len(found)} wrong", *found, sep="\n")
     sys.exit(bool(found))

@@ -12,18 +12,20 @@ ROOT = Path(__file__).resolve().parents[1]
 ZOO = (pytest.mark.zoo, pytest.mark.timeout(3600))
 
 
+KINDS = ("port", "check", "report", "minify")
+
+
 @pytest.mark.parametrize(
-    ("points", "kinds"),
+    ("target", "points"),
     [
-        pytest.param(4, ("port", "check"), marks=pytest.mark.slow, id="four points"),
-        pytest.param(50, ("port", "check", "report", "minify"), marks=ZOO, id="fifty points"),
+        pytest.param("torch", 4, marks=pytest.mark.slow, id="a point each"),
+        pytest.param("torch", 50, marks=ZOO, id="fifty points"),
+        pytest.param("candle", 20, marks=ZOO, id="twenty points in Rust"),
     ],
 )
-def test_a_killed_command_leaves_no_folder_of_two_verdicts(
-    points: int, kinds: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_killed_command_leaves_no_folder_of_two_verdicts(target: str, points: int, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(10**6)
-    command = [sys.executable, "-m", "tests.killing", str(tmp_path), str(seed), str(points), *kinds]
+    command = [sys.executable, "-m", "tests.killing", str(tmp_path), target, str(seed), str(points), *KINDS]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=3600)
     assert done.returncode == 0, done.stdout + done.stderr

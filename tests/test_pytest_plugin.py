@@ -49,9 +49,11 @@ def _everything_is_imported() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_other_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the runs inside: other plugins keep things in this process, and ours is named, installed or not."""
+def _runs_inside_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other plugins keep things in this process, and ours is named, installed or not. In CI, pytest prints more."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    for name in ("CI", "BUILD_NUMBER", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from torchport.capture.manifest import read_manifest
 from torchport.cli.app import app
 from torchport.parity.tolerance import FEW, NoiseFloor
 from torchport.targets.candle import build, cache
-from torchport.targets.candle.project import CARGO_TOML
+from torchport.targets.candle.project import RUNTIME, cargo_toml
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -122,13 +122,8 @@ def library(answers: tuple[Path, dict[str, str]], tmp_path_factory: pytest.TempP
     shutil.copytree(folder / "torchport-out/tiny/rust", project, dirs_exist_ok=True)
     (program,) = blocks(USING, "rust")
     (project / "src/main.rs").write_text(program)
-    manifest = CARGO_TOML.format(
-        package="library-of-tiny",
-        crate="tiny",
-        binary="library-of-tiny",
-        source=project / "src",
-        runtime=build.shared_runtime(),
-    )
+    name, crates = "library-of-tiny", {RUNTIME: str(build.shared_crates() / RUNTIME)}
+    manifest = cargo_toml(name, "tiny", name, str(project / "src"), crates)
     (project / "Cargo.toml").write_text(manifest.replace("[workspace]", 'serde_json = "1"\n\n[workspace]'))
     target = cache.target_folder()
     command = ["cargo", "build", "--offline", "--manifest-path", str(project / "Cargo.toml")]

@@ -50,10 +50,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Ports and proves architectures drawn at random.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--again", action="store_true", help="also what passed before with the same sources")
+    campaign.add_options(parser)
     given = parser.parse_args()
     models = list(drawn(given.seed, given.count))
-    proofs = campaign.run(models, campaign.folder_for(f"drawn-{given.seed}"), again=given.again)
+    folder, how = campaign.folder_for(f"drawn-{given.seed}"), {"jobs": given.jobs, "engine": given.engine}
+    proofs = campaign.run(models, folder, again=given.again, **how)
     print(f"seed {given.seed}: {campaign.summary(proofs)}")
     return any(proof.outcome not in ("pass", "unsupported") for proof in proofs)
 

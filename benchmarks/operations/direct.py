@@ -9,20 +9,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchport.capture.operations import always_draws_random_numbers
+from torchport.targets.candle.registry import OPS
+
 from .sample import Sample
 
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _WIDE = (torch.float32, torch.float64)
 _INTEGERS = (torch.int64, torch.int32, torch.uint8)
 _BITS = (*_INTEGERS, torch.bool)
-ELSEWHERE = {
+_ELSEWHERE = {
     **dict.fromkeys(("aten.new_empty.default", "aten.empty_strided.default"), "its elements are undefined"),
     "aten.clone.default": "a capture leaves it only in bodies of torch.cond and the like, which other tests have",
     "aten.conj_physical.default": "torch.export writes it as aten._conj_physical.default",
 }
-"""The operations of the table that no capture of a sample has, and why."""
+_RANDOM = "its numbers are random: what becomes of them is tested with ports"
 
 _Made = Iterator[tuple[str, *tuple[Any, ...]]]
+
+
+def elsewhere() -> dict[str, str]:
+    """The operations of the table that no sample has, and why."""
+    return {**dict.fromkeys(filter(always_draws_random_numbers, OPS), _RANDOM), **_ELSEWHERE}
 
 
 def direct() -> Iterator[Sample]:

@@ -1,14 +1,18 @@
-"""Many models one after the other: what was proven is kept, so that a run that was stopped goes on where it was."""
+"""Many models, some at a time: what was proven is kept, so that a run that was stopped goes on where it was."""
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import get_args
 
+from torchport.fan_out import Engine, fan_out
 from torchport.files import write_atomically
 
 from .subjects import ROOT, Model, Proof, prove
@@ -24,19 +28,42 @@ def source_digest() -> str:
     return digest.hexdigest()[:12]
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a command line that runs a campaign."""
+    parser.add_argument("--again", action="store_true", help="also what passed before with the same sources")
+    parser.add_argument("--jobs", type=int, default=1, help="how many models are proven at a time")
+    parser.add_argument("--engine", choices=get_args(Engine), default="local", help="where they are proven")
+
+
 def run(
-    models: Sequence[Model], folder: Path, *, again: bool = False, most_seconds: float = 900
+    models: Sequence[Model],
+    folder: Path,
+    *,
+    again: bool = False,
+    most_seconds: float = 900,
+    jobs: int = 1,
+    engine: Engine = "local",
 ) -> list[Proof]:
-    """Proves each model, and says so. What passed before under the same sources is not run again, unless wished."""
+    """Proves each model, and says so. What passed before under the same sources is not run again, unless wished.
+
+    The proofs are in the order of the models. Workers of Ray must see the folder, and these sources.
+    """
     kept = {} if again else _kept(folder)
-    proofs: list[Proof] = []
-    for number, model in enumerate(models, start=1):
-        proof = kept.get(model.name) or prove(model, folder, most_seconds)
-        known = " (before)" if model.name in kept else f" ({proof.seconds:.0f} s)"
-        print(f"{number}/{len(models)} {model.name}: {proof}{known}", flush=True)
-        proofs.append(proof)
-        _keep(folder, [*proofs, *(kept[name] for name in kept if name not in {p.name for p in proofs})])
-    return proofs
+    open_ = [model for model in models if model.name not in kept]
+    found = dict(kept)
+    for number, model in enumerate((model for model in models if model.name in kept), start=1):
+        print(f"{number}/{len(models)} {model.name}: {kept[model.name]} (before)", flush=True)
+    work = partial(_proven, folder=folder, most_seconds=most_seconds)
+    done = fan_out(work, open_, jobs=jobs, engine=engine)
+    for number, (_, proof) in enumerate(done, start=len(models) - len(open_) + 1):
+        print(f"{number}/{len(models)} {proof.name}: {proof} ({proof.seconds:.0f} s)", flush=True)
+        found[proof.name] = proof
+        _keep(folder, list(found.values()))
+    return [found[model.name] for model in models]
+
+
+def _proven(model: Model, folder: Path, most_seconds: float) -> Proof:
+    return prove(model, folder, most_seconds)
 
 
 def summary(proofs: Sequence[Proof]) -> str:

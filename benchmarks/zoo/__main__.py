@@ -2,6 +2,7 @@
 
     python -m benchmarks.zoo                     # all; what passed before with these sources is not run again
     python -m benchmarks.zoo bert resnet18
+    python -m benchmarks.zoo --jobs 4            # or --engine ray, on many machines
     python -m benchmarks.zoo --table docs/zoo.md # writes the page, if all were run
 
 Exits with 1 if a model is not proven.
@@ -61,10 +62,11 @@ def _axes(name: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Ports and proves the models of the zoo.")
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--again", action="store_true", help="also what passed before with the same sources")
+    campaign.add_options(parser)
     parser.add_argument("--table", type=Path, help="write the page with the figures here")
     given = parser.parse_args()
-    proofs = campaign.run(models(given.names), campaign.folder_for("zoo"), again=given.again)
+    folder, how = campaign.folder_for("zoo"), {"jobs": given.jobs, "engine": given.engine}
+    proofs = campaign.run(models(given.names), folder, again=given.again, **how)
     print(campaign.summary(proofs))
     if any(proof.outcome != "pass" for proof in proofs):
         return 1

@@ -48,9 +48,22 @@ _text(
 )
 _text("MixtralForCausalLM", "mixtral", num_key_value_heads=2, num_local_experts=4)
 _text("MambaModel", "mamba", state_size=4)
+_text(
+    "Mamba2Model",
+    "mamba2",
+    hidden_size=32,
+    num_hidden_layers=1,
+    state_size=8,
+    num_heads=8,
+    head_dim=8,
+    n_groups=2,
+    chunk_size=8,
+)
 
 OTHER_SIZES["bert"] = "input_ids:0,input_ids:1", lambda: (ids(3, 23),)
 OTHER_SIZES["llama"] = "input_ids:0,input_ids:1", lambda: (ids(2, 9),)
+# Chunks of 8: the recorded length fills two, this one is padded.
+OTHER_SIZES["mamba2"] = "input_ids:0,input_ids:1", lambda: (ids(3, 21),)
 
 
 @in_zoo

@@ -24,6 +24,7 @@ what it stops may raise `Stopped`, which says what is there.
 """
 
 from torchport.codes import CODES, Explanation
+from torchport.spelling import spelled
 
 __all__ = [
     "CODES",
@@ -52,6 +53,7 @@ __all__ = [
 class TorchportError(Exception):
     """An error with a code, the facts, the place, and the next step.
 
+    Arguments are written `[[name]]`, which becomes a flag on the command line.
     `fix` falls back to the general advice for the code, so that there always is a next step.
     """
 
@@ -60,9 +62,9 @@ class TorchportError(Exception):
             raise KeyError(f"{code} is not in torchport.codes.CODES; add it there first")
         super().__init__(code, message, where, fix)
         self.code = code
-        self.message = message
+        self.message = spelled(message)
         self.where = where
-        self.fix: str | None = CODES[code].fix if fix is None else fix
+        self.fix: str | None = spelled(CODES[code].fix if fix is None else fix)
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from torchport.arithmetic.classes import CLASSES, find_arithmetic
 from torchport.arithmetic.emulation import Emulated
@@ -64,6 +66,80 @@ def test_a_candidate_that_declares_its_arithmetic_passes(name: str) -> None:
     model, x = models()
     assert compare_models(model, computing_in(name, model), x, arithmetic=name).passed
     assert compare_gradients(model, computing_in(name, model), x, arithmetic=name).passed
+
+
+class ByTf32(torch.autograd.Function):
+    """A product of which all operands are TF32, also on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        with Emulated(find_arithmetic("tf32")):
+            return x @ weight.T
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+        x, weight = ctx.saved_tensors
+        with Emulated(find_arithmetic("tf32")):
+            return gradient @ weight, gradient.T @ x
+
+
+class Tf32Linear(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return ByTf32.apply(x, self.weight) + self.bias
+
+
+def test_gradients_of_a_candidate_that_declares_its_arithmetic_pass() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 10))
+    candidate, x = copy.deepcopy(model), torch.randn(8, 32)
+    candidate[0].__class__ = candidate[2].__class__ = Tf32Linear
+    assert not compare_gradients(model, candidate, x, explain=False).passed
+    report = compare_gradients(model, candidate, x, explain=False, arithmetic="tf32")
+    assert report.passed and named(report)["2.weight"] == "tf32"
+
+
+class UnderAutocast(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            found: Tensor = super().forward(x)
+        return found
+
+
+def test_gradients_of_a_candidate_under_autocast_are_those_of_its_arithmetic() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 10))
+    candidate = UnderAutocast(*copy.deepcopy(model))
+    x = torch.randn(8, 32)
+    assert not compare_gradients(model, candidate, x, explain=False).passed
+    assert compare_gradients(model, candidate, x, explain=False, arithmetic="bf16_sums").passed
+
+
+class ScaledOnTheWayBack(torch.autograd.Function):
+    """A tensor as it is, whose gradient is computed in float32, whatever the dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+        thirds = torch.full((gradient.shape[-1],), 1 / 3, dtype=torch.float32)
+        return (gradient.float() * thirds).to(gradient.dtype)
+
+
+class Scaled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = ScaledOnTheWayBack.apply(x)
+        return found
+
+
+def test_the_truth_of_gradients_is_float64_also_if_a_backward_pass_asks_for_float32() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 32), Scaled())
+    report = compare_gradients(model, copy.deepcopy(model), torch.randn(64, 32), explain=False)
+    (noise,) = (layer.own.noise for layer in report.layers if layer.name == "1" and layer.own)
+    assert report.passed and noise is not None and noise.floor_rms > 0
 
 
 def test_sums_in_another_order_pass_by_default_and_not_as_eager() -> None:
@@ -219,3 +295,26 @@ def test_other_honest_formulas_pass(model: nn.Module, candidate: nn.Module) -> N
     x = torch.randn(64, 256)
     assert compare_models(model, candidate, x).passed
     assert not compare_models(model, lambda x: candidate(x) * (1 + 1e-4), x, explain=False).passed
+
+
+class OnlyOutsideOfModes(nn.Linear):
+    """A layer whose code does not run in any class of arithmetic."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if any(isinstance(mode, Emulated) for mode in _get_current_dispatch_mode_stack()):
+            raise RuntimeError("no such kernel")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("compare", [compare_models, compare_gradients])
+def test_a_reference_that_cannot_be_emulated_is_said_to_be(compare: Callable[..., Report]) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(OnlyOutsideOfModes(32, 32), nn.GELU())
+    candidate, x = nn.Sequential(Tf32Linear(32, 32), nn.GELU()), torch.randn(8, 32)
+    candidate.load_state_dict(model.state_dict())
+    report = compare(model, candidate, x, explain=False, arithmetic="tf32")
+    (note,) = (note for note in report.notes if "the arithmetic tf32" in note)
+    assert (
+        not report.passed and "cannot be computed in the arithmetic tf32" in note and "no such kernel" in note
+    )
+    assert not compare(model, copy.deepcopy(model), x, explain=False, arithmetic="tf32").notes

@@ -152,3 +152,35 @@ def test_the_least_number_of_a_wider_dtype_is_that_of_a_narrower_one() -> None:
     assert compare_models(model, wide, X).passed
     wide.scores.weight.data[2, 3] += 1e-4
     assert not compare_models(model, wide, X, explain=False).passed
+
+
+class Returning(nn.Module):
+    def __init__(self, floats: torch.dtype, whole: torch.dtype) -> None:
+        super().__init__()
+        self.linear, self.floats, self.whole = nn.Linear(32, 32), floats, whole
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.linear(x)
+        return y.to(self.floats), y.argmax(-1).to(self.whole)
+
+
+@COMPARISONS
+def test_an_output_in_another_dtype_of_its_kind_passes_and_is_noted(compare: Compare) -> None:
+    torch.manual_seed(0)
+    model, candidate = (
+        Returning(*both) for both in ((torch.float32, torch.int64), (torch.float64, torch.int32))
+    )
+    candidate.load_state_dict(model.state_dict())
+    report = compare(model, candidate, torch.randn(8, 32))
+    said = [note for note in report.notes if "in place of" in note]
+    assert report.passed and said == [
+        "float64 is returned in place of float32, which passes if the numbers do: Returning",
+        "int32 is returned in place of int64, which passes if the numbers do: Returning",
+    ]
+    assert not compare(model, copy.deepcopy(model), torch.randn(8, 32)).notes
+
+
+@COMPARISONS
+def test_a_candidate_whose_precision_the_rule_names_has_no_note_on_it(compare: Compare) -> None:
+    report = compare(net(), net().bfloat16(), X)
+    assert "bfloat16" in (report.rule or "") and not [note for note in report.notes if "in place of" in note]

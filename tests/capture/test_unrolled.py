@@ -32,8 +32,10 @@ class Loop(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         state = x.new_zeros(x.shape[0], 4)
         middle = state
+        if "computed" in self.kind:
+            x = self.dense[1](x).transpose(0, 1).tanh().permute(1, 0, 2)
         for t in range(x.shape[1]):
-            now = x[:, 4 - t] if self.kind == "backwards" else x[:, t]
+            now = x[:, 4 - t] if "backwards" in self.kind else x[:, t]
             layer = self.dense[t if self.kind == "another layer" else 0]
             factor = t if self.kind == "another number" else 2
             state = layer(now * factor + state).tanh()
@@ -48,7 +50,9 @@ def test_equal_steps_are_a_loop_over_the_whole_length() -> None:
     assert path == "" and source is not None and source.startswith(__file__) and count == 5
 
 
-@pytest.mark.parametrize("kind", ["backwards", "another layer", "another number", "read behind it"])
+@pytest.mark.parametrize(
+    "kind", ["backwards", "backwards, computed", "another layer", "another number", "read behind it"]
+)
 def test_steps_that_differ_are_no_loop(kind: str) -> None:
     graph = graph_of(Loop(kind))
     assert counts(graph) == []
@@ -59,6 +63,37 @@ def test_layers_one_after_the_other_are_no_loop_over_time() -> None:
     layers = [nn.Tanh() for _ in range(5)]
     assert counts(graph_of(nn.Sequential(*layers))) == []
     assert not list(steps_written_out(graph_of(nn.Sequential(*layers))))
+
+
+class Weighted(nn.Module):
+    """A step for each slice, in which the number of the step counts."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        steps = {
+            "unbind": lambda: list(x.unbind(1)),
+            "slices": lambda: [x[:, t : t + 1] for t in range(5)],
+            "wide slices": lambda: [x[:, t : t + 3] for t in range(3)],
+            "some": lambda: [x[:, t] for t in range(4)],
+            "features": lambda: [x[..., t : t + 1] for t in range(4)],
+        }[self.kind]()
+        state = torch.zeros_like(steps[0])
+        for t, now in enumerate(steps):
+            state = state * 0.5 + now * (t + 1)
+        return state
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [("unbind", [5]), ("slices", [5]), ("wide slices", [3]), ("some", []), ("features", [])],
+)
+def test_what_is_taken_apart_to_its_end_is_fixed_to_its_length(kind: str, count: list[int]) -> None:
+    graph = graph_of(Weighted(kind))
+    assert counts(graph) == []
+    assert [found for _, _, found in steps_written_out(graph)] == count
 
 
 class TakenApart(nn.Module):

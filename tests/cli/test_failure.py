@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from torchport.errors import CODES, CaptureError
+from torchport.spelling import as_flags
 
 from .conftest import Answer, Behind
 
@@ -96,7 +97,9 @@ def test_wrong_usage_is_a_coded_error(
 def test_explain_knows_every_code(torchport: Torchport, code: str) -> None:
     answer = torchport("explain", code.lower())
     assert answer.code == 0
-    for part in (code, *CODES[code]):
+    with as_flags():
+        said = CODES[code].spelled()
+    for part in (code, *said):
         assert part in answer.stdout
     assert json.loads(torchport("explain", code, "--json").stdout)["title"] == CODES[code].title
 

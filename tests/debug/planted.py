@@ -21,15 +21,17 @@ class Planted:
     name = "planted"
 
     def __init__(self, operation: Operation | None = None, wrong: Operation | None = None) -> None:
-        self.operation, self.wrong = operation, wrong
+        self.kernels: dict[Any, Operation] = {}
+        if wrong is not None:
+            self.kernels[operation] = wrong
 
     def compile(self, module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Operation:
-        operation, wrong = self.operation, self.wrong
+        kernels = self.kernels
 
         class Kernels(torch.fx.Interpreter):
             def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-                if target is operation and wrong is not None:
-                    return wrong(*args, **kwargs)
+                if target in kernels:
+                    return kernels[target](*args, **kwargs)
                 return super().call_function(target, args, kwargs)
 
         # One that has run holds what it gave.
@@ -40,3 +42,15 @@ class Planted:
             return make_boxed_func(self.compile(graph, given))
 
         return aot_autograd(fw_compiler=compile, bw_compiler=compile)(module, inputs)
+
+
+class Rounding(Planted):
+    """Kernels of its own for products, forward and backward: they are honest, and add up in another order."""
+
+    def __init__(self, operation: Operation | None = None, wrong: Operation | None = None) -> None:
+        super().__init__(operation, wrong)
+        self.kernels = {
+            torch.ops.aten.addmm.default: lambda bias, a, b: bias + (a.flip(1) @ b.flip(0)),
+            torch.ops.aten.mm.default: lambda a, b: a.flip(1) @ b.flip(0),
+            **self.kernels,
+        }

@@ -21,7 +21,7 @@ from torchport.errors import CompileError, UsageError
 from torchport.report.formats import open_run, renderer
 from torchport.runs.report import Report
 
-from .planted import Planted
+from .planted import Planted, Rounding
 
 aten: Any = torch.ops.aten
 FORWARD = ComparisonConfig(gradients=False)
@@ -55,13 +55,6 @@ def compared(model: nn.Module, given: Any, backend: Any, config: ComparisonConfi
     return KernelDiffHarness(model, given, test_backend=backend, config=config).compare().report
 
 
-class Rounding(Planted):
-    """Honest kernels in another order: none of eager PyTorch's operations gives these values."""
-
-    def __init__(self) -> None:
-        super().__init__(aten.addmm.default, lambda bias, a, b: bias + (a.flip(1) @ b.flip(0)))
-
-
 def test_honest_kernels_pass_with_a_row_for_each_node_module_and_gradient() -> None:
     report = compared(Small(), torch.randn(32, 8), Rounding(), ComparisonConfig())
     assert report.status == "pass" and report.first_divergence is None
@@ -85,6 +78,64 @@ def test_a_backend_that_says_that_it_runs_no_kernels_is_believed() -> None:
     backend = Rounding()
     backend.runs_kernels = False  # type: ignore[attr-defined]
     assert compared(Small(), torch.randn(4, 8), backend).status == "error"
+
+
+@pytest.mark.parametrize("gives", [lambda y: y.argmax(-1), lambda y: y.detach()])
+def test_that_no_output_can_be_differentiated_is_a_note(gives: Callable[[Tensor], Tensor]) -> None:
+    class Gives(Small):
+        def forward(self, x: Tensor) -> Any:
+            return gives(super().forward(x))
+
+    report = compared(Gives(), torch.randn(32, 8), Rounding(), ComparisonConfig())
+    assert "only the forward pass: no output of the model can be differentiated" in report.notes
+
+
+def addmm(bias: Tensor, a: Tensor, b: Tensor) -> Any:
+    return bias + (a.flip(1) @ b.flip(0))
+
+
+def test_a_graph_that_eager_computes_is_not_proven_whatever_the_others_are() -> None:
+    forward_only = Planted(aten.addmm.default, addmm)
+    diff = KernelDiffHarness(Small(), torch.randn(4, 8), test_backend=forward_only).compare()
+    assert diff.verdict == "not proven" and diff.status == "error" and not diff.passed
+    stopped = "eager PyTorch computed every operation of graph 0 backward: nothing is proven of it"
+    assert diff.report.stopped == stopped and diff.report.first_divergence is None
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        lambda gradient, y: aten.tanh_backward(gradient, y) * 1,
+        lambda gradient, y: aten.tanh_backward(gradient, y).mul_(1),
+        lambda gradient, y: gradient * (1 - y * y),
+        lambda gradient, y: torch.from_numpy(gradient.numpy() * (1 - y.numpy() ** 2)),
+    ],
+    ids=["more than eager", "in place", "other operations", "not dispatched"],
+)
+def test_a_graph_with_one_kernel_of_the_backends_is_not_taken_for_eagers(kernel: Any) -> None:
+    """Although all else in it is eager PyTorch's, bit by bit."""
+
+    class Many(Small):
+        def forward(self, x: Tensor) -> Any:
+            y = super().forward(x)
+            for _ in range(12):
+                y = y.sin()
+            return y
+
+    backend = Planted(aten.tanh_backward.default, kernel)
+    backend.kernels[aten.addmm.default] = addmm
+    diff = KernelDiffHarness(Many(), torch.randn(4, 8), test_backend=backend).compare()
+    assert diff.verdict == "pass", (diff.report.stopped, diff.report.first_divergence)
+
+
+def test_that_eager_computed_is_not_said_of_operations_with_other_arguments() -> None:
+    """By a fault that no rule sees: only operations of eager PyTorch ran, but not as the graph asks for them."""
+    backend = Planted(aten.elu.default, lambda x, alpha: aten.elu(x, 0.1 * (1 + 1e-7)))
+    model = nn.Sequential(*(nn.Tanh() for _ in range(16)), nn.ELU(0.1))
+    diff = KernelDiffHarness(model, torch.randn(16, 16), test_backend=backend, config=FORWARD).compare()
+    said = str(diff.report.stopped)
+    assert diff.verdict == "not proven" and "16 of 17 operations gave bit by bit" in said
+    assert "eager PyTorch computed" not in said
 
 
 def failing_on(number: int, what: Callable[[], Any]) -> Planted:
@@ -176,6 +227,7 @@ class Noisy(nn.Module):
 
 def test_random_numbers_are_the_backends_and_all_else_is_compared() -> None:
     backend = Planted(aten.exp.default, lambda x: aten.exp2(x * 1.4426950408889634))
+    backend.kernels[aten.native_dropout_backward.default] = lambda grad, mask, scale: grad * mask * scale
     model = Noisy()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     report = compared(model, torch.randn(64, 8), backend, ComparisonConfig())

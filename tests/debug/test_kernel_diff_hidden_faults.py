@@ -13,17 +13,10 @@ from torchport.debug.comparing import ComparisonConfig
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
 from torchport.runs.report import Report
 
-from .planted import Planted
+from .planted import Planted, Rounding
 
 aten: Any = torch.ops.aten
 FORWARD = ComparisonConfig(gradients=False)
-
-
-class Rounding(Planted):
-    """Honest kernels that add up in another order."""
-
-    def __init__(self) -> None:
-        super().__init__(aten.addmm.default, lambda bias, a, b: bias + (a.flip(1) @ b.flip(0)))
 
 
 class Norm(nn.Module):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from torchport.debug.comparing import ComparisonConfig
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
 from torchport.runs.report import Report
 
@@ -39,6 +40,25 @@ def test_inductor_passes_forward_and_backward(report: Report) -> None:
 
 def test_what_observing_changes_is_said(report: Report) -> None:
     assert any("observing every value changed the fusion" in note for note in report.notes)
+
+
+class Apart(nn.Module):
+    """Of its first graph, which sorts and does no more, Inductor makes no kernel."""
+
+    def forward(self, x: Tensor) -> Any:
+        x = x.sort(stable=True).values
+        torch._dynamo.graph_break()
+        return x.sin() * 2
+
+
+def test_a_graph_that_inductor_leaves_to_libraries_is_a_note_beside_its_kernels() -> None:
+    config = ComparisonConfig(gradients=False)
+    diff = KernelDiffHarness(Apart(), torch.randn(4, 8), config=config).compare()
+    assert diff.verdict == "pass", diff.report.stopped
+    assert (
+        "graph 0 forward: the backend makes no kernel of it, and calls those of eager PyTorch"
+        in diff.report.notes
+    )
 
 
 class Convolved(nn.Module):
@@ -73,14 +93,24 @@ def bert() -> tuple[nn.Module, Any]:
     return model(config).eval(), {"input_ids": torch.arange(14).view(2, 7)}
 
 
+def resnet18() -> tuple[nn.Module, Tensor]:
+    torchvision = pytest.importorskip("torchvision")
+    torch.manual_seed(0)
+    return torchvision.models.resnet18(weights=None).eval(), torch.randn(2, 3, 64, 64)
+
+
 @pytest.mark.zoo
-@pytest.mark.parametrize("name", ["convolved", "recurrent", "bert"])
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", ["convolved", "recurrent", "bert", "resnet18"])
 def test_no_alarm_on_models_of_all_kinds(name: str) -> None:
     made = {
         "convolved": lambda: (Convolved(), torch.randn(4, 3, 16, 16)),
         "recurrent": lambda: (Recurrent(), torch.randn(2, 4, 8)),
         "bert": bert,
+        "resnet18": resnet18,
     }
     model, given = made[name]()
     report = KernelDiffHarness(model, given).compare().report
     assert report.status == "pass", (report.first_divergence, report.stopped)
+    judged = {layer.name for layer in report.layers if layer.own is not None}
+    assert {"forward graph", "backward graph", *dict(model.named_parameters())} <= judged

@@ -16,7 +16,7 @@ from torchport.debug.kernel_diff.harness import KernelDiffHarness
 from torchport.parity.result import Layer
 from torchport.runs.report import Report
 
-from .planted import Planted
+from .planted import Planted, Rounding
 
 aten: Any = torch.ops.aten
 KERNELS = {
@@ -271,7 +271,7 @@ def compared(
 @pytest.mark.usefixtures("attention_on_cpu")
 def test_attention_without_float64_is_judged_by_its_definition() -> None:
     torch.manual_seed(0)
-    backend = Planted(KERNELS["efficient"][0], in_other_order)
+    backend = Rounding(KERNELS["efficient"][0], in_other_order)
     report, rows = compared(Attending(), torch.randn(2, 8, 16), backend)
     assert report.status == "pass", report.first_divergence
     assert not any("no float64 truth" in note for note in report.notes)
@@ -314,7 +314,7 @@ class Narrow(nn.Module):
         return self.down(narrow_tanh(self.up(x)))
 
 
-class InOtherOrder(Planted):
+class InOtherOrder(Rounding):
     def __init__(self, factor: float = 1.0) -> None:
         super().__init__(aten.addmm.default, lambda bias, a, b: (bias + a.flip(1) @ b.flip(0)) * factor)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
+from torchport.debug.backends.choosing import chosen
 from torchport.debug.backends.mock import MockBackend, aot_mock_backend, mock_backend
 from torchport.debug.backends.outside import outside_watched
 from torchport.debug.constraints import Constraint, DtypeConstraint, UnsupportedOpsConstraint
@@ -125,6 +128,65 @@ def test_a_model_without_breaks_has_nothing_outside() -> None:
     with torch.no_grad(), outside_watched(backend.session):
         torch.compile(model, backend=backend)(x)
     assert outside(backend.session) == ()
+
+
+class BrokenFirst(Broken):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        features = self.aside(x)  # before any graph
+        return self.head(features.mean((2, 3)))  # type: ignore[no-any-return]
+
+
+DENIED = UnsupportedOpsConstraint(["aten.convolution"])
+CALL = "features = self.aside" + "(inside)"
+FIRST = "# before any" + " graph"
+
+
+def unwatched(model: nn.Module, backend: Any, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What is logged while a model runs of which nobody watches what is outside of graphs."""
+    with caplog.at_level(logging.WARNING, logger="torchport.debug"), torch.no_grad():
+        compiled = torch.compile(model, backend=backend)
+        compiled(torch.randn(1, 3, 6, 6))
+        compiled(torch.randn(1, 3, 6, 6))
+    return [record.getMessage() for record in caplog.records if record.name == "torchport.debug"]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(("model", "line"), [(Broken, CALL), (BrokenFirst, FIRST)])
+@pytest.mark.parametrize("backend", [mock_backend, aot_mock_backend], ids=str)
+def test_that_nobody_sees_what_runs_outside_is_logged_once_with_what_to_do(
+    model: type[nn.Module], line: str, strict: bool, backend: MockBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    tested = backend(strict=strict, constraints=[DENIED])
+    (said,) = unwatched(model(), tested, caplog)
+    assert line_with(line) in said and "torchport.debug.outside_watched(session)" in said
+    assert [one.place for one in tested.session.breaks] == [line_with(line)]
+    assert not tested.session.violations
+
+
+def test_every_backend_that_checks_counts_breaks(caplog: pytest.LogCaptureFixture) -> None:
+    session = Session(constraints=[DENIED])
+    tested = chosen("aot_eager").with_session(session, strict=True)
+    (said,) = unwatched(Broken(), tested, caplog)
+    assert "in no graph" in said and len(session.breaks) == 1
+
+
+def test_breaks_are_kept_in_the_artifacts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    unwatched(Broken(), aot_mock_backend(artifacts=tmp_path), caplog)
+    (file,) = tmp_path.rglob("statistics/breaks.json")
+    (found,) = json.loads(file.read_text())["breaks"]
+    assert found["line"] == line_with(CALL) and "disable" in found["reason"]
+
+
+def test_what_is_watched_is_not_said_to_be_unseen(caplog: pytest.LogCaptureFixture) -> None:
+    backend = aot_mock_backend(strict=False)
+    with outside_watched(backend.session):
+        assert not unwatched(Broken(), backend, caplog)
+    assert len(backend.session.breaks) == 1
+
+
+def test_a_model_in_one_graph_has_no_break(caplog: pytest.LogCaptureFixture) -> None:
+    backend = aot_mock_backend(strict=False)
+    assert not unwatched(nn.Conv2d(3, 4, 3), backend, caplog) and not backend.session.breaks
 
 
 class Raising(Constraint):

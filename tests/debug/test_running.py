@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
 
@@ -26,12 +26,14 @@ from torchport.debug import (
 from torchport.debug.constraints.base import CheckedGraph, Found
 from torchport.debug.folders import REPORT
 from torchport.debug.internals import dynamo
+from torchport.debug.kernel_diff.diff_report import DiffReport
 from torchport.debug.running import _Run
 from torchport.debug.torch_warnings import kept_as_notes
 from torchport.errors import CaptureError, DiskError
 from torchport.events import text_of
 from torchport.runs.report import Report
 
+from .planted import Planted
 from .small_run import Net, run, wrong_relu
 
 
@@ -137,6 +139,63 @@ def test_a_model_that_eager_cannot_differentiate_is_debugged_forward(tmp_path: P
     assert "backward" not in {graph.stage for graph in report.graphs}
 
 
+FORWARD_ONLY = Planted(torch.ops.aten.addmm.default, lambda bias, a, b: bias + (a.flip(1) @ b.flip(0)))
+"""A backend with a kernel for the forward pass, which leaves the backward pass to eager PyTorch."""
+
+
+class WithoutWeights(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x).softmax(-1)
+
+
+def frozen() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 6), nn.Tanh()).requires_grad_(False)
+
+
+@pytest.mark.parametrize("model", [WithoutWeights, frozen])
+def test_a_model_is_differentiated_by_its_inputs_if_no_weight_asks_for_it(
+    tmp_path: Path, model: Callable[[], nn.Module]
+) -> None:
+    wrong = Planted(torch.ops.aten.tanh_backward.default, lambda gradient, y: gradient.clone())
+    inputs = (torch.randn(4, 6, requires_grad=True),)
+    report = debug_run(model().eval(), inputs, root=tmp_path, options=DebugOptions(backend=wrong))
+    diff = report.kernel_diff
+    assert report.status == "fail" and diff is not None and diff.gradients and diff.culprit is not None
+    assert diff.culprit.operation == "aten.tanh_backward.default"
+    assert "backward" in {graph.stage for graph in report.graphs}
+
+
+class Chooses(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x).argmax(-1)
+
+
+@pytest.mark.parametrize(("model", "why"), [(WithoutWeights(), "requires_grad"), (Chooses(), "no output")])
+def test_that_there_is_no_backward_pass_is_said_once(tmp_path: Path, model: nn.Module, why: str) -> None:
+    report = run(tmp_path, model, gradients=True, backend="aot_eager")
+    assert report.kernel_diff is not None and not report.kernel_diff.gradients
+    (note,) = [
+        one for one in (*report.notes, *report.kernel_diff.notes) if one.startswith("only the forward")
+    ]
+    assert why in note
+
+
+def test_without_gradients_asked_for_nothing_is_said_of_them(tmp_path: Path) -> None:
+    report = run(tmp_path, WithoutWeights(), gradients=False, compare=False)
+    assert not [one for one in report.notes if one.startswith("only the forward")]
+
+
+def test_a_backend_that_leaves_a_graph_to_eager_does_not_pass(tmp_path: Path) -> None:
+    report = run(tmp_path, gradients=True, backend=FORWARD_ONLY)
+    assert report.kernel_diff is not None and report.kernel_diff.verdict == "not proven"
+    assert report.status == "fail" and report.summary.kernel_diff_passed is None and not report.failures
+    assert "nothing is proven of it" in phrases.headline(report) and "backward" in phrases.headline(report)
+
+
 def test_a_file_in_the_place_of_the_folder_is_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "root").write_text("")
     with pytest.raises(DiskError, match="root") as raised:
@@ -182,7 +241,7 @@ def test_a_torch_that_cannot_be_observed_is_debugged_without_guards(
 def test_a_verdict_that_was_asked_for_and_not_reached_is_no_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nothing = Report(status="error", target="mock", model="Net")
+    nothing = DiffReport(Report(status="error", target="mock", model="Net"), "not compared", ())
     monkeypatch.setattr(_Run, "_compared", lambda *given: nothing)
     report = run(tmp_path)
     assert report.kernel_diff is not None and report.kernel_diff.verdict == "not compared"

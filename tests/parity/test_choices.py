@@ -51,3 +51,18 @@ def test_a_layer_that_loses_digits_everywhere_does_not_choose() -> None:
     golden = (truth + 1e-2 * torch.randn(1000, 16)).float()
     candidate = (truth + 2e-2 * torch.randn(1000, 16)).float()
     assert judge(golden, candidate, truth)[1].passed
+
+
+def test_one_choice_of_eager_pytorch_excuses_no_more_than_a_tenth_of_a_small_tensor() -> None:
+    torch.manual_seed(0)
+    golden = torch.randn(100)
+    truth = golden.double() * (1 + 1e-9)
+    truth[0] += 0.01  # Eager PyTorch chose otherwise there.
+    candidate = golden.clone()
+    candidate[1:10] += 0.002
+    assert judge(golden, candidate, truth)[1].passed
+    candidate[10] += 0.002
+    verdict = judge(golden, candidate, truth)[1]
+    assert not verdict.passed and "11 elements lose more than half of their digits, of which 10 may" in (
+        verdict.reason or ""
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+import torchport
 from torchport.porting.cost import timed
 from torchport.report import phrases
 from torchport.runs.report import Cost, Report
@@ -63,7 +65,7 @@ def test_a_report_says_what_a_run_takes_and_that_it_is_indicative() -> None:
     report = with_cost(Timing(seconds=0.25, runs=3, threads=2, bytes=512_000_000))
     found = lines(report)
     assert "Speed    port 0.12 ms, PyTorch 250 ms a run (2 threads each; indicative)" in found
-    assert "Memory   port 45 MB at most, the Python process 512 MB" in found
+    assert "Memory   port 45 MB at most; not to be compared with the 512 MB of all of this Python" in found
     assert Report.from_json(report.to_json()) == report
 
 
@@ -73,3 +75,12 @@ def test_without_the_original_only_the_port_is_told_of() -> None:
         ("memory", "port 45 MB at most"),
     ]
     assert phrases.cost(passing()) == []
+
+
+@pytest.mark.parametrize("target", ["torch", "marble"])
+def test_a_port_that_runs_in_this_process_is_measured_too(target: str, tmp_path: Path) -> None:
+    port = torchport.port(nn.Linear(4, 4), torch.randn(2, 4), target=target, out=tmp_path / "net", name="net")
+    for report in (port.check(), torchport.Port.open(tmp_path / "net").check()):
+        assert report.cost is not None and report.cost.port.seconds > 0
+        (said,) = phrases.cost(report)
+        assert said[0] == "speed" and said[1].startswith("port "), "it has no memory of its own"

@@ -234,6 +234,24 @@ def test_ctrl_c_before_the_first_verdict_says_how_to_go_on(
     assert answer(capsys, "check", "new")[1]["status"] == "pass"
 
 
+def test_ctrl_c_over_a_port_without_a_verdict_says_whose_port_is_there(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from torchport.capture import recorder
+    from torchport.targets.torch.target import TorchArtifact
+
+    (run / "report.json").unlink()
+    before = contents(run)
+    command = ["port", "m.py:net", "--to", "torch", "--out", "net"]
+    with monkeypatch.context() as patch:
+        _stopped_in(patch, recorder, "run_eager")
+        assert main(command) == 130
+    assert "stopped: net is as it was before" in capsys.readouterr().err and contents(run) == before
+    _stopped_in(monkeypatch, TorchArtifact, "run")
+    assert main(command) == 130
+    assert "`torchport check net` goes on" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", [("check", "net"), ("check", "net", "m.py:more"), ("minify", "net")])
 def test_ctrl_c_in_a_check_says_that_all_is_as_before(
     run: Path,

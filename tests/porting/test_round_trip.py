@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from torchport.capture.recorder import record, record_graph, record_streamed
 from torchport.errors import TorchportError
 from torchport.events import ignore
 from torchport.porting.extracting import extract_weights
-from torchport.porting.port import Port, port
+from torchport.porting.port import OTHER_INPUTS, Port, port
 from torchport.targets.candle import streaming
 from torchport.weights.loaded import LoadedWeights
+from torchport.weights.origin import independent
 
 from .large_model import large, large_on_meta
 
@@ -109,7 +111,8 @@ def test_a_port_is_proven_and_streaming_computes_the_same(
     made.model = model
     report = made.check(args)
     assert report.passed and len(report.layers) == 18
-    records = [made.files.record(mode) for mode in ("lockstep", "chained")]
+    files = made.files.check(OTHER_INPUTS, OTHER_INPUTS)
+    records = [files.record(mode) for mode in ("lockstep", "chained")]
     before = [path.read_bytes() for path in records]
     monkeypatch.setattr(streaming, "is_worth_it", lambda weights: True)
     assert made.check(args).passed
@@ -135,22 +138,116 @@ def test_a_wrong_weight_is_found(made: Port, cargo: str) -> None:
         from torchport.parity.rulebook import NOISE_FLOOR
         from torchport.porting import proof
 
-        report = proof.prove(made, made.files.on_other_inputs(), made.graph, NOISE_FLOOR, Steps())
+        report = proof.prove(
+            made, made.files.check(OTHER_INPUTS, OTHER_INPUTS), made.graph, NOISE_FLOOR, Steps()
+        )
         assert report.first_divergence is not None and report.first_divergence.layer == "blocks.1.fc2"
     finally:
         stored.unlink()
         stored.write_bytes(sound)
 
 
-@pytest.mark.zoo
-def test_a_model_whose_weights_exceed_a_limit_of_the_process_is_proven_under_it(
-    tmp_path: Path, cargo: str
+# Which weight is which
+
+
+def extracted_otherwise(made: Port, folder: Path, rules: str) -> None:
+    (folder / "rules.yaml").write_text(rules)
+    assert made.artifact.stored is not None
+    given = {"prefixes": (), "recorded_buffers": True, "watch": ignore}
+    checkpoint = made.files.path.parent / "checkpoint.pt"
+    extract_weights(
+        [checkpoint], made.files.manifest, out=made.artifact.stored, rules=folder / "rules.yaml", **given
+    )
+
+
+@pytest.fixture
+def restored(made: Port) -> Iterator[Path]:
+    """The file that the port loads, which is as it was afterwards."""
+    stored = made.artifact.stored
+    assert stored is not None
+    note = stored.with_name(f"{stored.name}.origin.json")
+    before = stored.read_bytes(), note.read_bytes()
+    yield stored
+    stored.unlink()
+    stored.write_bytes(before[0])
+    note.write_bytes(before[1])
+
+
+EXCHANGED = r"""
+rules:
+  - {rename: 'blocks\.0\.fc1\.(.*)', to: 'kept.\1'}
+  - {rename: 'blocks\.1\.fc1\.(.*)', to: 'blocks.0.fc1.\1'}
+  - {rename: 'kept\.(.*)', to: 'blocks.1.fc1.\1'}
+"""
+TURNED = "rules: [{transpose: 'blocks\\.2\\.attention\\.out_proj\\.weight'}]"
+
+
+@pytest.mark.parametrize(
+    ("rules", "wrong"),
+    [
+        (EXCHANGED, {f"blocks.{block}.fc1.{kind}" for block in (0, 1) for kind in ("weight", "bias")}),
+        (TURNED, {"blocks.2.attention.out_proj.weight"}),
+    ],
+    ids=["two layers exchanged", "a square matrix turned"],
+)
+def test_golden_values_are_of_the_checkpoint_and_not_of_what_rules_made(
+    made: Port, restored: Path, tmp_path: Path, rules: str, wrong: set[str]
 ) -> None:
-    """The limit is RLIMIT_DATA, for all memory that is not of a file; the program runs under the same one."""
+    extracted_otherwise(made, tmp_path, rules)
+    with independent(restored, made.graph) as (weights, mapping):
+        assert mapping is not None and f"{len(wrong)} of " in mapping and "without rules" in mapping
+        found = {name: weights.read(name) for name in weights.names()}
+    state = large().state_dict() | {"scale": large().scale}
+    assert found.keys() == state.keys()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in found.items())
+    loaded = LoadedWeights(restored, made.graph)
+    assert {name for name in found if not torch.equal(found[name], loaded.read(name))} == wrong
+
+
+def test_rules_that_exchange_two_layers_are_a_divergence(
+    made: Port, restored: Path, tmp_path: Path, cargo: str
+) -> None:
+    extracted_otherwise(made, tmp_path, EXCHANGED)
+    made.model, args = large_on_meta()
+    report = made.check(args, explain=False)
+    assert report.first_divergence is not None and report.first_divergence.layer == "blocks.0.fc1"
+    assert "4 of 31 weights that the port loads are not what checkpoint.pt has" in report.notes[0]
+
+
+def test_a_mapping_that_nothing_can_prove_is_said_first(made: Port, restored: Path, tmp_path: Path) -> None:
+    with independent(restored, made.graph) as (_, mapping):
+        assert mapping is None
+    renamed = {f"decoder.{name}": tensor for name, tensor in large().state_dict().items()}
+    renamed["decoder.norm"] = renamed.pop("decoder.blocks.0.norm.weight")
+    torch.save(renamed, tmp_path / "other.pt")
+    (tmp_path / "rules.yaml").write_text(
+        r"rules: [{rename: 'decoder\.norm', to: 'blocks.0.norm.weight'}, {rename: 'decoder\.(.*)', to: '\1'}]"
+    )
+    given = {"prefixes": (), "recorded_buffers": True, "watch": ignore}
+    extract_weights(
+        [tmp_path / "other.pt"], made.files.manifest, out=restored, rules=tmp_path / "rules.yaml", **given
+    )
+    with independent(restored, made.graph) as (weights, mapping):
+        assert mapping is not None and "not proven: the checkpoint does not have every parameter" in mapping
+        assert isinstance(weights, LoadedWeights)
+    (tmp_path / "other.pt").unlink()
+    with independent(restored, made.graph) as (_, mapping):
+        assert mapping is not None and "other.pt is not there any more" in mapping
+    restored.with_name(f"{restored.name}.origin.json").write_text("{}")
+    with independent(restored, made.graph) as (_, mapping):
+        assert mapping is not None and "nothing says which checkpoint" in mapping
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("limited", ["data", "space"])
+def test_a_model_whose_weights_exceed_a_limit_of_the_process_is_proven_under_it(
+    tmp_path: Path, cargo: str, limited: str
+) -> None:
+    """Limited is memory that is not of a file, or addresses (`ulimit -v`); the program runs under the same limit."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "tests.porting.limited", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.porting.limited", str(tmp_path), limited]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root, timeout=800)
     assert done.returncode == 0, done.stderr
-    status, limit, weights = done.stdout.split()[-3:]
-    assert status == "pass" and int(weights) > int(limit)
+    status, exceeded, weights = done.stdout.split()[-3:]
+    assert status == "pass" and int(weights) > int(exceeded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import gguf
@@ -10,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from torchport.blocks.awq import quantise_awq, rounded
+from torchport.blocks.formats import FORMATS, quantise
+from torchport.blocks.formats import rounded as rounded_to
 from torchport.cli import main
 from torchport.errors import QuantError
-from torchport.quant.awq import quantise_awq, rounded
-from torchport.quant.formats import FORMATS, quantise
-from torchport.quant.formats import rounded as rounded_to
 from torchport.quant.packed import unpack
 from torchport.quant.unpacking import unpack_file
 
@@ -60,6 +61,69 @@ def test_gptq_is_unpacked_with_its_groups(shuffled: bool) -> None:
     g_idx = torch.from_numpy(group_of.astype(np.int32))
     found = unpack("fc", qweight, in_int32(zeros - 1, PLAIN), scales, g_idx)
     assert torch.equal(found, weight(values, zeros, scales, group_of))
+
+
+GPTQ = {
+    "nothing": ({}, 1),
+    "a first version": ({"quantize_config.json": {"bits": 4, "checkpoint_format": "gptq"}}, 1),
+    "a second version": ({"quantize_config.json": {"bits": 4, "checkpoint_format": "gptq_v2"}}, 0),
+    "the model's config": (
+        {"config.json": {"quantization_config": {"quant_method": "gptq", "checkpoint_format": "gptq_v2"}}},
+        0,
+    ),
+    "a config of something else": ({"config.json": {"hidden_size": 3}}, 1),
+}
+
+
+def gptq_in(folder: Path, zeros: np.ndarray, said: dict[str, object]) -> np.ndarray:
+    """Writes a layer in two shards with an index; its zeros are stored as they are given. Gives its integers."""
+    values, _, _ = integers(3)
+    qweight = in_int32(np.ascontiguousarray(values.T), PLAIN).T.contiguous()
+    shards = [
+        {"fc.qweight": qweight, "fc.scales": torch.ones(IN // GROUP, OUT, dtype=torch.float16)},
+        {"fc.qzeros": in_int32(zeros, PLAIN)},
+    ]
+    names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    for name, shard in zip(names, shards, strict=True):
+        save_file(shard, folder / name)
+    weight_map = {key: name for name, shard in zip(names, shards, strict=True) for key in shard}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    for name, content in said.items():
+        (folder / name).write_text(json.dumps(content))
+    return values
+
+
+@pytest.mark.parametrize("said", GPTQ)
+def test_the_zeros_of_gptq_are_what_the_checkpoint_says(said: str, tmp_path: Path) -> None:
+    files, less = GPTQ[said]
+    stored = np.random.default_rng(0).integers(0, 16, (IN // GROUP, OUT))
+    stored[0, 0] = 15  # In the first version this is 16, and not 0.
+    values = gptq_in(tmp_path, stored, files)
+    assert unpack_file(tmp_path, tmp_path / "out.st") == {"tensors": 1, "unpacked": 1}
+    expected = values - (stored + less)[np.arange(IN) // GROUP]
+    assert torch.equal(load_file(tmp_path / "out.st")["fc.weight"], torch.from_numpy(expected.T).float())
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"quantize_config.json": {"checkpoint_format": "marlin"}}, "checkpoint_format is 'marlin'"),
+        ({"quantize_config.json": {"is_marlin_format": True}}, "is_marlin_format is true"),
+        (
+            {"config.json": {"quantization_config": {"quant_method": "auto-round"}}},
+            "quant_method is 'auto-round'",
+        ),
+        ({"quant_config.json": {"quant_method": "awq", "version": "gemv"}}, "version is 'gemv'"),
+        ({"quantize_config.json": [1]}, "quantize_config.json"),
+    ],
+)
+def test_a_packing_that_is_not_known_is_refused(
+    said: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    gptq_in(tmp_path, np.ones((IN // GROUP, OUT), np.int64), said)
+    with pytest.raises(QuantError, match=message):
+        unpack_file(tmp_path, tmp_path / "out.st")
+    assert not (tmp_path / "out.st").exists()
 
 
 def test_a_checkpoint_is_read_under_the_names_of_the_model(
@@ -160,3 +224,18 @@ def test_groups_of_awq_have_sixteen_values_and_keep_zero() -> None:
     for group in made.reshape(-1, 128):
         assert len(np.unique(group)) <= 16
     assert np.abs(made - rows).max() < np.ptp(rows) / 15
+
+
+@pytest.mark.parametrize("size", [1, 1e-4, 1e-6])
+def test_small_weights_keep_as_many_digits_as_large_ones(size: float) -> None:
+    plain = np.random.default_rng(0).standard_normal((8, 256)).astype(np.float32)
+    rows = plain * np.float32(size)
+    found = rounded_to("fc", rows, "awq", np.ones(256, np.float32))
+    error = np.sqrt(np.square((found - rows) / size).mean())
+    assert 0.03 < error < 0.15
+
+
+def test_weights_beyond_the_scales_of_awq_are_refused_by_name() -> None:
+    rows = np.linspace(-1e7, 1e7, 256, dtype=np.float32).reshape(2, 128)
+    with pytest.raises(QuantError, match=r"fc has weights up to 1e\+07: the scales of awq end at 65504"):
+        rounded_to("fc", rows, "awq", np.ones(128, np.float32))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from torchport.blocks.awq import GROUP
+from torchport.blocks.formats import FORMATS
 from torchport.cli import main
-from torchport.quant.awq import GROUP
-from torchport.quant.formats import FORMATS
 
 from ..test_readme import ROOT, blocks
 
@@ -38,7 +38,7 @@ def test_the_commands_of_the_page_run_and_leave_what_it_says(folder: Path) -> No
     assert report["plan"]["drift"]["outputs"]["sqnr_db"] >= 40
     for name in ("q8_0", "q4_0", "q4_k+q5_0", "plan"):
         assert (run / "quant" / f"{name}.gguf").is_file()
-    assert (run / "quant" / "measured").is_dir() and "<svg" not in (run / "pareto.html").read_text()[:100]
+    assert (run / "measured").is_dir() and "<svg" not in (run / "pareto.html").read_text()[:100]
     assert (run / "q4_0.safetensors").is_file()
 
 

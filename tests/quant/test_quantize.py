@@ -13,11 +13,11 @@ import gguf
 import pytest
 import torch
 
+from torchport.blocks.formats import FORMATS, dequantise, quantise, rounded
 from torchport.cli import main
 from torchport.errors import UsageError
 from torchport.porting.port import Port, port
 from torchport.quant.engine import Task, run_tasks
-from torchport.quant.formats import FORMATS, dequantise, quantise, rounded
 from torchport.quant.measuring import known_importance, logits_drift, mix_of, subject_of
 from torchport.quant.results import QuantReport
 from torchport.quant.running import Asked, quantize_port
@@ -161,6 +161,24 @@ def test_what_was_measured_is_not_measured_again(made: Port, report: QuantReport
     assert again == report and not any(" of " in text and "q4_0" in text for text in said)
 
 
+@pytest.mark.parametrize("spoiled", ["another choice", "gone"])
+def test_a_file_that_is_not_the_one_that_was_measured_is_written_again(
+    made: Port, report: QuantReport, spoiled: str
+) -> None:
+    file = Path(str(report.schemes[1].file))
+    measured = file.read_bytes()
+    if spoiled == "gone":
+        file.unlink()
+    else:
+        other = replace(ASKED, schemes=("q4_0",), by_importance=False, sensitivity=False, budget=None)
+        quantize_port(made, other, watch=lambda _: None)
+        assert file.read_bytes() != measured
+    said: list[str] = []
+    again = quantize_port(made, ASKED, watch=lambda event: said.append(str(event)))
+    assert again == report and not any(" of " in text and "q4_0" in text for text in said)
+    assert file.read_bytes() == measured
+
+
 def test_a_worker_that_has_only_the_folder_measures_the_same(made: Port, report: QuantReport) -> None:
     from torchport.quant.engine import _opened_and_measured
 
@@ -185,7 +203,7 @@ def test_ray_gives_the_same_table(made: Port, report: QuantReport, monkeypatch: 
     ray = pytest.importorskip("ray")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        shutil.rmtree(made.files.path / "quant" / "measured")
+        shutil.rmtree(made.files.path / "measured")
         again = quantize_port(made, replace(ASKED, engine="ray"), watch=lambda _: None)
     finally:
         ray.shutdown()
@@ -193,11 +211,68 @@ def test_ray_gives_the_same_table(made: Port, report: QuantReport, monkeypatch: 
 
 
 def test_ray_that_is_missing_is_named(made: Port, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchport.quant.engine.importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("torchport.fan_out.importlib.util.find_spec", lambda _: None)
     asked = Asked(schemes=("q5_0",), engine="ray")
     with pytest.raises(UsageError, match="ray, which is not installed") as caught:
         quantize_port(made, asked, watch=lambda _: None)
     assert caught.value.fix is not None and "torchport[ray]" in caught.value.fix
+
+
+PROJECTING = """
+import torch
+from torch import nn
+
+
+class Projection(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(128, 128) / 8), nn.Parameter(torch.zeros(128))
+
+    def forward(self, xs):
+        return torch.addmm(self.bias, xs.reshape(-1, 128), self.weight).reshape(xs.shape)
+
+
+class Projecting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.projection = nn.Embedding(40, 128), Projection()
+        self.head = nn.Linear(128, 40, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, ids):
+        return self.head(self.projection(self.table(ids)))
+
+
+def projecting():
+    torch.manual_seed(0)
+    return Projecting().eval(), (torch.arange(24).reshape(2, 12),)
+"""
+
+
+@pytest.mark.parametrize("by_importance", [False, True])
+def test_blocks_of_a_matrix_that_has_its_inputs_first_are_of_its_outputs(
+    by_importance: bool, tmp_path: Path, cargo: str
+) -> None:
+    namespace: dict[str, Any] = {}
+    (tmp_path / "projecting.py").write_text(PROJECTING)
+    exec(compile(PROJECTING, tmp_path / "projecting.py", "exec"), namespace)
+    model, args = namespace["projecting"]()
+    made = port(model, args, name="projecting", out=tmp_path / "out")
+    asked = Asked(schemes=("q4_0+f32",), budget=1e6, by_importance=by_importance)
+    scheme = quantize_port(made, asked, watch=lambda _: None).schemes[0]
+    subject = subject_of(made)
+    importance = known_importance(subject) if by_importance else {}
+    golden = model(*args)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name in subject.chosen.candidates:
+                rows = (weight.T if name == "projection.weight" else weight).contiguous().numpy()
+                made_of = torch.from_numpy(rounded(name, rows, "q4_0", importance.get(name)))
+                weight.copy_(made_of.T if name == "projection.weight" else made_of)
+        mse = float((model(*args) - golden).double().square().mean())
+    # candle rounds what it multiplies with blocks to 8 bits.
+    assert scheme.outputs.mse == pytest.approx(mse, rel=0.05)
+    assert {layer.layer for layer in scheme.layers} == {"table", "projection"}
 
 
 # The command line
@@ -231,6 +306,35 @@ def test_a_question_that_cannot_be_answered_is_refused_before_anything_is_built(
     assert main(["quantize", spec, *options]) == 2
     out, err = capsys.readouterr()
     assert message in err and out == "" and "Traceback" not in err
+
+
+OF_ANOTHER_RUN = ("report.json", "report.html", "quantization.json", "quant/q4_0.gguf")
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    """A folder with what a run leaves."""
+    folder = tmp_path / "finished"
+    for name in OF_ANOTHER_RUN:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{name} as it was")
+    return folder
+
+
+def test_a_run_that_fails_leaves_one_that_was_there_as_it_was(
+    spec: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no cargo in this test, so that the port is written and cannot be proven."""
+    assert main(["quantize", spec, "--out", str(finished), "--force"]) == 2
+    assert "cargo" in capsys.readouterr().err
+    assert sorted(path.name for path in finished.iterdir() if path.is_file()) == sorted(OF_ANOTHER_RUN[:3])
+    assert [path.name for path in (finished / "quant").iterdir()] == ["q4_0.gguf"]
+    assert all((finished / name).read_text() == f"{name} as it was" for name in OF_ANOTHER_RUN)
+
+
+def test_what_was_found_of_another_port_goes_with_it(finished: Path) -> None:
+    port(torch.nn.Linear(3, 2), (torch.zeros(1, 3),), out=finished)
+    assert not any((finished / name).exists() for name in OF_ANOTHER_RUN)
 
 
 def test_a_model_without_matrices_is_told_so(

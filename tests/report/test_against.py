@@ -245,3 +245,16 @@ def test_what_got_better_is_said_together() -> None:
     )
     change = compare_runs(now, now.model_copy(update={"layers": passing_now}))
     assert change.better == ("30 layers failed and pass: blocks.0, blocks.1, blocks.2, blocks.3 and 26 more",)
+
+
+def test_layers_that_got_worse_in_the_same_way_are_one_sentence() -> None:
+    names = [f"blocks.{place}" for place in range(9)]
+    before = passing().model_copy(update={"layers": tuple(layer(name, 0.0) for name in names)})
+    now = failing(0.5).model_copy(update={"layers": tuple(layer(name, 0.5) for name in names)})
+    further = failing(0.5).model_copy(update={"layers": tuple(layer(name, 50.0) for name in names)})
+    said = [one for one in compare_runs(before, now).worse if "blocks" in one]
+    assert said == ["9 layers passed and fail: blocks.0, blocks.1, blocks.2, blocks.3 and 5 more"]
+    said = [one for one in compare_runs(now, further).worse if "blocks" in one]
+    assert said == [
+        "9 layers fail and are further off than before: blocks.0, blocks.1, blocks.2, blocks.3 and 5 more"
+    ]

@@ -7,8 +7,10 @@ import pytest
 
 from torchport.errors import DiskError
 from torchport.report import markdown
+from torchport.report.escaping import escaped, escaped_lines
 from torchport.report.github import SHOWN, append_summary, render
 from torchport.runs.report import Report
+from torchport.targets.base import Todo
 
 from .sample import passing, unsupported
 from .views import EVERY, NASTY, full, many, run_of
@@ -76,16 +78,22 @@ def test_no_more_than_github_shows_and_the_rest_is_counted() -> None:
 def test_every_special_character_comes_back() -> None:
     report = EVERY["nasty"]
     error, *_ = annotations(report)
-    assert error["title"] == f"{NASTY}: head {NASTY} diverges"
-    assert NASTY in error["message"]
+    assert error["title"] == f"{escaped(NASTY)}: head {escaped(NASTY)} diverges"
+    assert escaped_lines(NASTY) in error["message"]
     assert error["line"] == "12"
 
 
 def test_escapes_are_those_that_the_runner_undoes() -> None:
     report = passing().model_copy(update={"model": "a:b,c%d\r\ne"})
     text = render(run_of(report))
-    assert text.startswith("::notice title=torchport%3A a%3Ab%2Cc%25d%0D%0Ae::a:b,c%25d%0D%0Ae to candle")
+    name = "a:b,c%25d\\r\\ne"
+    assert text.startswith(
+        f"::notice title=torchport%3A {name.replace(':', '%3A').replace(',', '%2C')}::{name} to"
+    )
     assert text.count("\n") == 1
+    todo = Todo(op="aten.foo", layer="head", reason="one\ntwo")
+    text = render(run_of(unsupported().model_copy(update={"todos": (todo,)})))
+    assert "one%0Atwo" in text and text.count("\n") == 1
 
 
 def test_the_markdown_report_is_added_to_the_step_summary(

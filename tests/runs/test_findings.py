@@ -32,12 +32,35 @@ def grouped(*layers: Layer) -> list[list[str]]:
 
 
 def test_a_class_that_is_wrong_four_times_is_one_finding_in_four_places() -> None:
-    blocks = [wrong(f"blocks.{i}", "net.Block") for i in range(4)]
+    blocks = [
+        wrong(f"blocks.{i}", "net.Block").model_copy(update={"cause": "add where the model has sub"})
+        for i in range(4)
+    ]
     report = of(*blocks)
     assert [len(one.layers) for one in findings(report)] == [4]
     assert phrases.headline(report).endswith("4 of 4 layers diverge, all in the same way (noise floor x 4)")
     assert [name for _, name in phrases.worst(report, 8)] == ["blocks.3 (and 3 alike)"]
     assert phrases.also_in(report) == "blocks.0, blocks.1, blocks.2"
+
+
+def test_layers_of_one_class_with_other_causes_are_other_findings() -> None:
+    causes = ("add where the model has sub", "mul where the model has sub", "")
+    blocks = [
+        wrong(f"blocks.{i}", "net.Block").model_copy(update={"cause": cause})
+        for i, cause in enumerate((*causes, *causes))
+    ]
+    assert grouped(*blocks) == [["blocks.5", "blocks.2"], ["blocks.0", "blocks.3"], ["blocks.1", "blocks.4"]]
+    assert "6 of 6 layers diverge, in 3 ways" in phrases.headline(of(*blocks))
+
+
+def test_without_a_cause_only_errors_of_one_size_are_alike_and_no_one_fault_is_claimed() -> None:
+    near, far = (
+        layer(name, error).model_copy(update={"type": "net.Block"})
+        for name, error in (("b", 0.9), ("c", 50.0))
+    )
+    assert grouped(far, near, wrong("a", "net.Block")) == [["a", "b"], ["c"]]
+    said = phrases.headline(of(near, wrong("a", "net.Block")))
+    assert "2 of 2 layers diverge, all of one class and by about as much" in said
 
 
 def test_other_values_of_one_class_are_other_findings() -> None:

@@ -84,6 +84,9 @@ SOURCES: dict[str, Callable[[Path, State], Path]] = {
 }
 
 
+WRITTEN = ["out.safetensors", "out.safetensors.origin.json"]
+
+
 @pytest.mark.parametrize("kind", SOURCES)
 def test_from_every_source_the_port_gets_what_it_loads(
     tmp_path: Path, manifest: Path, state: State, kind: str
@@ -91,7 +94,7 @@ def test_from_every_source_the_port_gets_what_it_loads(
     result = extracted(SOURCES[kind](tmp_path, state), manifest, out=tmp_path / "out.safetensors")
     must_be_the_models(tmp_path / "out.safetensors")
     assert result["status"] == "extracted" and result["recorded"] == ["mask"]
-    assert sorted(path.name for path in tmp_path.iterdir() if "out" in path.name) == ["out.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir() if "out" in path.name) == WRITTEN
 
 
 def test_a_moving_average_beside_the_model_is_ambiguous_until_one_is_chosen(
@@ -306,7 +309,7 @@ def test_a_killed_extraction_goes_on_where_it_was_and_trusts_nothing(
     sizes = {name: tensor.nbytes for name, tensor in load_file(out).items()}
     assert result["resumed_bytes"] == sum(sizes[name] for name in names[spoiled:])
     must_be_the_models(out)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.pt", "out.safetensors"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.pt", *WRITTEN]
 
 
 def test_a_partial_file_of_something_else_is_not_gone_on_with(

@@ -8,8 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from torchport.blocks.formats import FORMATS, dequantise, quantise, rounded
+from torchport.blocks.gguf import TYPES
+from torchport.capture.recorder import record
 from torchport.errors import TorchportError
+from torchport.events import ignore
+from torchport.porting.extracting import extract_weights
 from torchport.weights.checkpoint import opened
 from torchport.weights.views import whole
 
@@ -126,6 +132,37 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
 
 
 def test_other_quantised_types_are_refused_by_name(tmp_path: Path) -> None:
-    path = gguf(tmp_path / "a.gguf", {"blk.0.ffn": (12, (256,), b"\0" * 144)})
-    with pytest.raises(TorchportError, match="blk.0.ffn is of Q4_K"):
+    path = gguf(tmp_path / "a.gguf", {"blk.0.ffn": (20, (32,), b"\0" * 18)})
+    with pytest.raises(TorchportError, match="'blk.0.ffn' is of iq4_nl"):
         read(path)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_of_blocks_is_read_as_it_is_dequantised(tmp_path: Path, form: str) -> None:
+    rows = np.random.default_rng(0).standard_normal((3, 512)).astype(np.float32)
+    blocks = quantise("w", rows, FORMATS[form])
+    path = gguf(tmp_path / "a.gguf", {"w": (TYPES[form].number, (3, 512), blocks.tobytes())})
+    assert np.array_equal(read(path)["w"], dequantise(blocks, FORMATS[form]))
+    with opened([path]) as checkpoint:
+        part = checkpoint.tensors["w"].bits(300, 900, np.empty(0, np.uint8))
+    assert np.array_equal(part, read(path)["w"].reshape(-1)[300:900].view(part.dtype))
+
+
+def test_a_port_gets_the_floats_that_blocks_stand_for(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(512, 4), torch.nn.Linear(4, 256))
+    manifest = record(model.eval(), (torch.randn(1, 512),), name="net", truth=False).save(tmp_path)[
+        "manifest"
+    ]
+    given = {}
+    for name, tensor in model.state_dict().items():
+        form = "q4_k" if name == "0.weight" else "f32"
+        rows = tensor.numpy()
+        values = quantise(name, rows, FORMATS[form]) if form in FORMATS else rows
+        given[name] = (TYPES[form].number, tuple(rows.shape), values.tobytes())
+    checkpoint = gguf(tmp_path / "a.gguf", given)
+    out = tmp_path / "model.safetensors"
+    extract_weights([checkpoint], manifest, out=out, rules=None, prefixes=(), watch=ignore)
+    found = load_file(out)
+    exact = rounded("w", model.state_dict()["0.weight"].numpy(), "q4_k")
+    assert np.array_equal(found["0.weight"].numpy(), exact)
+    assert torch.equal(found["1.weight"], model.state_dict()["1.weight"])

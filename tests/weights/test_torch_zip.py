@@ -150,3 +150,69 @@ def test_sparse_and_quantised_tensors_are_refused_by_name(tmp_path: Path) -> Non
     torch.save({"fine": torch.ones(2), "thin": torch.eye(3).to_sparse()}, tmp_path / "a.pt")
     with pytest.raises(TorchportError, match="thin, which is sparse"):
         values(tmp_path / "a.pt")
+
+
+# What a pickle may not do to what it names
+
+
+def zipped(path: Path, pickled: bytes) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/data.pkl", pickled)
+        archive.writestr("a/byteorder", "little")
+    return path
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        b"(NK\x01}}t",  # What a partial takes for its state.
+        b"N}X\x08\x00\x00\x00__call__K\x01s\x86",  # Attributes to set, as of slots.
+        b"}X\x04\x00\x00\x00nameK\x01s",  # The entries of `__dict__`.
+    ],
+)
+@pytest.mark.parametrize(
+    "name",
+    [b"torch._utils\n_rebuild_qtensor", b"torch.serialization\n_get_layout", b"collections\nOrderedDict"],
+)
+def test_what_a_pickle_calls_cannot_be_changed_by_it(tmp_path: Path, name: bytes, state: bytes) -> None:
+    from torchport.weights import torch_zip
+
+    before = {known: (call, dict(vars(call)) if hasattr(call, "__dict__") else None)
+              for known, call in torch_zip._ALLOWED.items()}  # fmt: skip
+    path = zipped(tmp_path / "a.pt", b"\x80\x02c" + name + b"\n" + state + b"b.")
+    with pytest.raises(TorchportError, match=r"TP0322.*it would change what it calls"):
+        opened([path]).__enter__()
+    after = {known: (call, dict(vars(call)) if hasattr(call, "__dict__") else None)
+             for known, call in torch_zip._ALLOWED.items()}  # fmt: skip
+    assert after == before
+
+
+def test_a_checkpoint_that_contains_itself_is_refused_by_name(tmp_path: Path) -> None:
+    around: list[object] = []
+    around.append(around)
+    torch.save({"a": torch.ones(2), "args": around}, tmp_path / "a.pt")
+    with pytest.raises(TorchportError, match=r"TP0322.*args\.0, which contains itself"):
+        opened([tmp_path / "a.pt"]).__enter__()
+    deep: list[object] = []
+    for _ in range(300):
+        deep = [deep]
+    torch.save({"a": torch.ones(2), "args": deep}, tmp_path / "b.pt")
+    with pytest.raises(TorchportError, match=r"TP0322.*more than 100 levels"):
+        opened([tmp_path / "b.pt"]).__enter__()
+
+
+def test_one_thing_in_many_places_is_no_circle(tmp_path: Path) -> None:
+    shared = {"w": torch.arange(3.0)}
+    torch.save({"a": shared, "b": shared, "c": [shared, shared]}, tmp_path / "a.pt")
+    with opened([tmp_path / "a.pt"]) as checkpoint:
+        assert list(checkpoint.tensors) == ["a.w", "b.w", "c.0.w", "c.1.w"]
+
+
+def test_things_that_multiply_are_refused_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchport.weights.formats._MOST", 10_000)
+    many: list[object] = []
+    for _ in range(60):
+        many = [many, many]
+    torch.save({"a": many}, tmp_path / "a.pt")
+    with pytest.raises(TorchportError, match="10000 things"):
+        opened([tmp_path / "a.pt"]).__enter__()

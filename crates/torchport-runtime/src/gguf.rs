@@ -1,7 +1,7 @@
 //! Weights from a GGUF file, some of which are in blocks of a quantised format.
 
 use crate::nn::as_stored;
-use candle::quantized::gguf_file::Content;
+use candle::quantized::gguf_file::{Content, Value};
 use candle::quantized::QTensor;
 use candle::{DType, Device, Error, Result, Shape, Tensor};
 use candle_nn::var_builder::SimpleBackend;
@@ -31,6 +31,9 @@ pub fn open_weights(path: &Path, dtype: DType, device: &Device) -> Result<VarBui
     ))
 }
 
+/// Before the name of a tensor in the metadata.
+const TRANSPOSED: &str = "torchport.transposed.";
+
 struct GgufWeights {
     mapped: Mmap,
     content: Content,
@@ -44,6 +47,21 @@ impl GgufWeights {
         }
         let mut mapped = Cursor::new(&self.mapped);
         self.content.tensor(&mut mapped, name, &Device::Cpu)
+    }
+
+    /// Whether the file has a weight with its axes the other way round than the model, so that blocks are of its outputs.
+    fn is_transposed(&self, name: &str) -> bool {
+        let known = self.content.metadata.get(&[TRANSPOSED, name].concat());
+        matches!(known, Some(Value::Bool(true)))
+    }
+
+    /// The weight as the model has it.
+    fn dense(&self, name: &str, stored: &QTensor, device: &Device) -> Result<Tensor> {
+        let dense = stored.dequantize(device)?;
+        if self.is_transposed(name) {
+            return dense.t()?.contiguous();
+        }
+        Ok(dense)
     }
 }
 
@@ -59,22 +77,30 @@ impl SimpleBackend for GgufWeights {
         let stored = self.read(name)?;
         // A file has no tensors without axes; such a one is stored with one axis of length 1.
         let is_scalar = shape.rank() == 0 && stored.shape().dims() == [1];
-        if *stored.shape() != shape && !is_scalar {
+        let is_transposed = self.is_transposed(name);
+        let mut dims = stored.shape().dims().to_vec();
+        if is_transposed {
+            dims.reverse();
+        }
+        if dims != shape.dims() && !is_scalar {
             return Err(Error::UnexpectedShape {
                 msg: format!("shape mismatch for {name}"),
                 expected: shape,
-                got: stored.shape().clone(),
+                got: dims.into(),
             }
             .bt());
         }
         match as_stored(&stored, hint)? {
-            Some(blocks) => Ok(blocks),
-            None => stored.dequantize(device)?.reshape(shape)?.to_dtype(dtype),
+            Some(blocks) if !is_transposed => Ok(blocks),
+            _ => self
+                .dense(name, &stored, device)?
+                .reshape(shape)?
+                .to_dtype(dtype),
         }
     }
 
     fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
-        self.read(name)?.dequantize(device)?.to_dtype(dtype)
+        self.dense(name, &self.read(name)?, device)?.to_dtype(dtype)
     }
 
     fn contains_tensor(&self, name: &str) -> bool {

@@ -9,10 +9,10 @@ use candle_nn::var_builder::SimpleBackend;
 use candle_nn::{Init, VarBuilder};
 use memmap2::MmapOptions;
 use safetensors::tensor::{Metadata, TensorView};
-use safetensors::SafeTensors;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -78,11 +78,7 @@ impl Store {
         let reads = serde_json::from_str(&text)
             .map_err(|error| candle::Error::wrap(error).with_path(reads))?;
         let file = File::open(path).map_err(|error| failed(error, path))?;
-        // SAFETY: the file is only mapped while its header is read, and nothing else writes to it meanwhile.
-        let bytes =
-            unsafe { MmapOptions::new().map(&file) }.map_err(|error| failed(error, path))?;
-        let (length, header) = SafeTensors::read_metadata(&bytes).map_err(candle::Error::wrap)?;
-        let body_start = (length + size_of::<u64>()) as u64;
+        let (header, body_start) = read_header(&file).map_err(|error| error.with_path(path))?;
         Ok(Self {
             path: path.to_path_buf(),
             file,
@@ -178,6 +174,27 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// The header of a file, and where the values begin. The file is not mapped: a mapping of all of it would count against a
+/// limit of the address space, whatever is read of it.
+fn read_header(mut file: &File) -> Result<(Metadata, u64)> {
+    let size = file.metadata()?.len();
+    let mut length = [0; size_of::<u64>()];
+    file.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    let body_start = length.saturating_add(size_of::<u64>() as u64);
+    if body_start > size {
+        bail!("the header would have {length} bytes, and the file has {size}");
+    }
+    let mut text = vec![0; length as usize];
+    file.read_exact(&mut text)?;
+    // It holds the tensors against each other: each begins where the one before it ends.
+    let header: Metadata = serde_json::from_slice(&text).map_err(candle::Error::wrap)?;
+    if body_start + header.data_len() as u64 != size {
+        bail!("the file is cut off, or longer than its tensors");
+    }
+    Ok((header, body_start))
 }
 
 struct Backend(Arc<Store>);

@@ -31,6 +31,9 @@ class Arithmetic:
     every_value: Round | None = None
     """What becomes of every operand and every result of any operation, each of which is as it is otherwise."""
 
+    wide: Round | None = None
+    """What becomes of the operands and results of operations in float64, which are as they are otherwise."""
+
     @property
     def is_eager(self) -> bool:
         return self.operands is None and self.running_sum is None and self.every_value is None
@@ -76,6 +79,12 @@ CLASSES = (
     Arithmetic("fp16_sums", "as if sums were float16", operands=_HALF, running_sum=_HALF, results=_HALF),
     Arithmetic("bf16_sums", "as if sums were bfloat16", operands=_BRAIN, running_sum=_BRAIN, results=_BRAIN),
 )
+
+
+NARROWED = Arithmetic(
+    "narrowed", "as if float64 were float32", running_sum=_as_it_is, wide=_through(torch.float32)
+)
+"""No candidate's class: it tells how much is lost where numbers of float64 cancel, 2**-29 of what float32 loses."""
 
 
 def find_arithmetic(name: str) -> Arithmetic:

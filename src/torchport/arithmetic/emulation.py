@@ -7,7 +7,7 @@ as a normalisation, are taken apart first. What is in no table runs as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -53,6 +53,7 @@ _TAKEN_APART = (
 _ERF = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
 """The coefficients of a polynomial, from the highest power down."""
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
+_WIDE = (torch.float64, torch.complex128)
 Handler = Callable[..., Any]
 
 
@@ -74,7 +75,11 @@ class Emulated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = dict(kwargs or {})
-        if not self.is_on or self.arithmetic.is_eager or not _is_emulated(args, given):
+        if not self.is_on or self.arithmetic.is_eager:
+            return func(*args, **given)
+        if self.arithmetic.wide is not None and _is_emulated(args, given, _WIDE):
+            return self._with_results(func, args, given, self.arithmetic.wide)
+        if not _is_emulated(args, given, _NARROW):
             return func(*args, **given)
         if (change := self.arithmetic.every_value) is not None:
             if (parts := _PARTS.get(func)) is not None:
@@ -83,6 +88,16 @@ class Emulated(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return _rounded(func, args, given, change)
         if (change := self.arithmetic.results) is None:
             return self._computed(func, args, given)
+        return self._with_results(func, args, given, change)
+
+    def _with_results(
+        self,
+        func: OpOverload,
+        args: tuple[Any, ...],
+        given: dict[str, Any],
+        change: Callable[[Tensor], Tensor],
+    ) -> Any:
+        """What an operation gives if its operands and results are rounded."""
         if func._schema.is_mutable:
             return _written(self._computed(func, _rounded_in_place(func, args, change), given), args, change)
         if _gives_views(func):
@@ -127,11 +142,11 @@ def _each_tensor(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return pytree.tree_map(lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf, tree)
 
 
-def _is_emulated(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Whether all numbers are floats of at most 32 bits, and are there to be computed with."""
+def _is_emulated(args: tuple[Any, ...], kwargs: Mapping[str, Any], emulated: Collection[torch.dtype]) -> bool:
+    """Whether all numbers are floats of these dtypes, and are there to be computed with."""
     tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     floats = [tensor for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()]
-    return bool(floats) and all(tensor.dtype in _NARROW and not tensor.is_meta for tensor in floats)
+    return bool(floats) and all(tensor.dtype in emulated and not tensor.is_meta for tensor in floats)
 
 
 def _rounded(

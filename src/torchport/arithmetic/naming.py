@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchport.arithmetic.classes import CLASSES, Arithmetic
+from torchport.trace.residual import widened
 
 SAME = 0.9
 """A candidate computes in a class if what the class computes explains this share of its squared error."""
@@ -29,12 +30,12 @@ def name_arithmetic(
     sums, so these classes are known by the values themselves, nearly so if the layer does more than one product. Other
     classes are known by the size of their error, the nearest first, if the error is no more systematic than theirs.
     """
-    truth = golden.double() + residual.double()
-    error = candidate.double() - truth
+    truth = widened(golden) + widened(residual)
+    error = widened(candidate) - truth
     if not (math.isfinite(float(error.norm())) and float(error.norm()) > 0):
         return None
     found = {
-        one: value.double() - truth
+        one: widened(value) - truth
         for one in CLASSES
         if not one.is_eager and (value := computed(one)) is not None and _is_other(value, golden)
     }
@@ -57,7 +58,7 @@ def _is_other(value: Tensor, golden: Tensor) -> bool:
 
 def _share(error: Tensor, own: Tensor) -> float:
     """The share of the squared error that is gone if the class is taken for true."""
-    return 1.0 - float((error - own).square().sum() / error.square().sum())
+    return 1.0 - float((error - own).abs().square().sum() / error.abs().square().sum())
 
 
 def _explains(own: Tensor, error: Tensor, truth: Tensor) -> bool:
@@ -75,4 +76,4 @@ def _apart(own: Tensor, error: Tensor) -> float:
 
 def _cosine(first: Tensor, second: Tensor) -> float:
     norms = float(first.norm() * second.norm())
-    return float((first * second).sum()) / norms if norms else 0.0
+    return float((first * second.conj()).real.sum()) / norms if norms else 0.0

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from torchport.debug.verdicts import Verdict
 from torchport.files import write_atomically
 
 Status = Literal["measured", "failed", "timeout", "unavailable"]
-Verdict = Literal["pass", "fail", "no kernel ran", "not compared"]
 
 
 class _Frozen(BaseModel):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from torchport.bench.backends import Backend
-from torchport.bench.results import Row, Verdict
+from torchport.bench.results import Row
 from torchport.capture.spec import Subject
 from torchport.debug.comparing import ComparisonConfig
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
-from torchport.debug.kernel_diff.notes import NO_KERNEL
+from torchport.debug.verdicts import Verdict
 from torchport.runs.report import Report
 
 
@@ -25,18 +25,15 @@ def compared(row: Row, subject: Subject, backend: Backend) -> Row:
         test_backend=backend.given,
         config=ComparisonConfig(gradients=False),
     )
-    return _judged(row, *_verdict(harness.compare().report))
+    diff = harness.compare()
+    return _judged(row, diff.verdict, _reason(diff.report))
 
 
-def _verdict(report: Report) -> tuple[Verdict, str | None]:
-    if report.status == "pass":
-        return "pass", None
-    if (culprit := report.first_divergence) is not None:
-        place = f" at {culprit.source}" if culprit.source else ""
-        return "fail", f"{culprit.layer} ({culprit.type}) differs{place}"
-    if report.stopped is not None and report.stopped.startswith(NO_KERNEL):
-        return "no kernel ran", report.stopped
-    return "not compared", report.stopped
+def _reason(report: Report) -> str | None:
+    if (culprit := report.first_divergence) is None:
+        return report.stopped
+    place = f" at {culprit.source}" if culprit.source else ""
+    return f"{culprit.layer} ({culprit.type}) differs{place}"
 
 
 def _judged(row: Row, verdict: Verdict, reason: str | None) -> Row:

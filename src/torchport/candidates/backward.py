@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchport.arithmetic.classes import FLOAT32, Arithmetic, find_arithmetic
+from torchport.arithmetic.classes import FLOAT32, Arithmetic, Round, find_arithmetic
 from torchport.candidates import leaves, precision
 from torchport.candidates.call_pairing import CallPairs, pair_calls
 from torchport.candidates.checkpoints import without_gradients
@@ -31,6 +31,7 @@ from torchport.candidates.golden import GoldenPlan, make_plan
 from torchport.candidates.left_out import notes_on
 from torchport.candidates.losses import Loss, starts_of
 from torchport.candidates.names import Map
+from torchport.candidates.other_dtypes import notes_on_dtypes
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.parameter_pairs import (
     Parameters,
@@ -123,11 +124,20 @@ class _Run:
         witness: Witness | None = None,
         *,
         is_wide: bool = False,
+        rounded: Round | None = None,
     ) -> Cut:
         """A run with the graph cut at every border, from golden values."""
         flowing, errors = self.golden.flowing, side.errors_with_a_code
         probe = Cut(
-            self.plan, side.label, self.known, flowing, parameters, self.scratch.store, errors, is_wide
+            self.plan,
+            side.label,
+            self.known,
+            flowing,
+            parameters,
+            self.scratch.store,
+            errors,
+            is_wide,
+            rounded,
         )
         side.run(probe, witness=witness)
         return probe
@@ -223,7 +233,8 @@ def _remarks(run: _Run, inside: Collection[str]) -> tuple[str, ...]:
     as_one = dict.fromkeys(
         inside, "the candidate computes their layers as one with others, with other weights"
     )
-    return (*notes_on("layer", run.pairs.why_not), *notes_on("parameter", {**absent, **as_one}))
+    left_out = (*notes_on("layer", run.pairs.why_not), *notes_on("parameter", {**absent, **as_one}))
+    return (*left_out, *notes_on_dtypes(run.plan, run.pair.precision))
 
 
 def _add_other_runs(
@@ -233,8 +244,8 @@ def _add_other_runs(
     ends = partial(_ends, run, loss)
     comparison.ends = lambda: with_joined(ends(None), rows)
     comparison.emulate_all = lambda arithmetic: with_joined(ends(arithmetic), rows)
-    comparison.emulate = lambda arithmetic, _: _if_it_runs(
-        run, arithmetic, lambda side: run.cut(side, run.ours.tensors).found
+    comparison.emulate = lambda arithmetic, _: _run_again(
+        run, arithmetic, lambda side: run.cut(side, run.ours.tensors, rounded=arithmetic.results).found
     )
 
 
@@ -309,20 +320,17 @@ def _ends(run: _Run, loss: Loss | None, arithmetic: Arithmetic | None) -> Gradie
         _flow(side, Flow(values=run.scratch.store()), loss, run.ours.tensors, found)
         return found
 
-    return _if_it_runs(run, arithmetic, flowed)
+    return _run_again(run, arithmetic, flowed)
 
 
-def _if_it_runs(
+def _run_again(
     run: _Run, arithmetic: Arithmetic | None, gradients: Callable[[WatchedModel], Gradients]
 ) -> Gradients:
-    """The gradients of the reference in a class of arithmetic, or in float64; none if it cannot be run so."""
-    try:
-        with (
-            undisturbed(run.pair),
-            without_gradients(*run.pair.models),
-            torch.enable_grad(),
-            run_again(run.pair, run.plan, arithmetic) as side,
-        ):
-            return gradients(side)
-    except TorchportError:
-        return {}
+    """The gradients of the reference in a class of arithmetic, or in float64."""
+    with (
+        undisturbed(run.pair),
+        without_gradients(*run.pair.models),
+        torch.enable_grad(),
+        run_again(run.pair, run.plan, arithmetic) as side,
+    ):
+        return gradients(side)

@@ -25,6 +25,7 @@ from torchport.explain.what_if import WrongValue
 from torchport.parity.judge import judge
 from torchport.parity.result import Divergence, Measured, Operation, Suggestion
 from torchport.trace.plan import operation_key
+from torchport.trace.residual import widened
 from torchport.trace.writing import write_tensors
 
 _MOST_SUSPECTS = 40
@@ -53,7 +54,7 @@ def differs(suspect: RewrittenSuspect, key: str) -> bool:
     if key not in suspect.observed:
         return False
     golden, distance = suspect.golden(key), suspect.capture.truth.get(suspect.here(key))
-    truth = None if distance is None else golden.double() + distance.double()
+    truth = None if distance is None else widened(golden) + widened(distance)
     return not judge(golden, suspect.observed[key], truth)[1].passed
 
 

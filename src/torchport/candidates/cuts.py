@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from torchport.arithmetic.classes import Round
 from torchport.candidates.checkpoints import (
     GoldenBridge,
     is_reentrant,
@@ -31,6 +32,7 @@ from torchport.candidates.masks import in_form_of
 from torchport.candidates.precision import NARROW, like
 from torchport.candidates.probing import WatchedCall
 from torchport.candidates.stored_tensors import StoredTensors
+from torchport.capture.torch_internals import modes_again
 from torchport.trace.plan import Call
 
 _Starts = list[tuple[GradientEdge, Tensor]]
@@ -82,6 +84,8 @@ class Cut:
     """Within, code of the model runs, whose errors are the model's."""
     is_wide: bool = False
     """Whether all is computed in float64."""
+    rounded: Round | None = None
+    """What becomes of golden values and gradients, which are results of the arithmetic that the model runs in."""
     narrow: list[Tensor] = field(default_factory=list)
     """Parameters that were not in float64 when they were used, though all is to be; then `found` lacks gradients."""
     segments: list[_Segment] = field(default_factory=list)
@@ -197,7 +201,7 @@ class Cut:
             tensor, gradient = tensors[index], self.gradients.get(key)
             is_alike = self.plan.value(key).shape == tensor.shape
             if is_alike and tensor.requires_grad and gradient is not None:
-                found.append((get_gradient_edge(tensor), like(gradient, tensor)))
+                found.append((get_gradient_edge(tensor), self._as_result(like(gradient, tensor))))
         return found
 
     def _handed_on(
@@ -213,7 +217,7 @@ class Cut:
         value = self.plan.value(key)
         if value.shape != tensor.shape:
             return tensor
-        handed = like(in_form_of(tensor, value), tensor)
+        handed = self._as_result(like(in_form_of(tensor, value), tensor))
         wants = tensor.requires_grad or key in self.flowing or key in self.wanting
         if is_last or not wants:
             return handed
@@ -222,6 +226,9 @@ class Cut:
         if leaf.requires_grad:
             self.wanting.add(key)
         return leaf.clone()
+
+    def _as_result(self, golden: Tensor) -> Tensor:
+        return self.rounded(golden) if self.rounded and golden.is_floating_point() else golden
 
     def _go_back(self, segment: _Segment) -> None:
         """Collects the gradients of a segment. A tensor that came past the borders leads into those around it."""
@@ -244,11 +251,13 @@ class Cut:
         # A graph that came past the borders is gone through again. Compiled code can be gone through only once.
         is_compiled = any("CompiledFunction" in node.name() for node in nodes)
         if is_reentrant(nodes):
-            gradients = gone_back(starts, {**self.parameters, **ends}, keep_graph=not is_compiled)
+            with modes_again():
+                gradients = gone_back(starts, {**self.parameters, **ends}, keep_graph=not is_compiled)
             if self._are_narrow(self.parameters[key] for key in gradients if key in self.parameters):
                 return
         else:
-            gradients = gradients_of(starts, ends, keep_graph=not is_compiled)
+            with modes_again():
+                gradients = gradients_of(starts, ends, keep_graph=not is_compiled)
         for key, gradient in gradients.items():
             found.add(key, gradient)
 

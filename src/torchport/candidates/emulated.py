@@ -19,7 +19,6 @@ from torchport.candidates.lockstep import LockStep
 from torchport.candidates.pair import ModelPair
 from torchport.candidates.probing import NotRepeated, WatchedCall
 from torchport.candidates.watched_model import WatchedModel
-from torchport.errors import TorchportError
 
 
 @dataclass
@@ -71,12 +70,9 @@ def run_again(pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic | None) 
 def emulated_forward(
     pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic, calls: Collection[str]
 ) -> Mapping[str, Tensor]:
-    """By key, what some calls of the reference compute; nothing if it cannot be run so."""
+    """By key, what some calls of the reference compute; TorchportError if it cannot be run so."""
     probe, mode = LockStep(plan, "reference"), Emulated(arithmetic)
     mode.is_on = False
-    try:
-        with in_candidates_dtypes(pair, plan) as reference, torch.no_grad(), mode:
-            reference.run(_Within(probe, mode, calls))
-    except TorchportError:
-        return {}
+    with in_candidates_dtypes(pair, plan) as reference, torch.no_grad(), mode:
+        reference.run(_Within(probe, mode, calls))
     return probe.written

@@ -28,7 +28,7 @@ from torchport.errors import CaptureError, TorchportError
 from torchport.explain.explanation import Cause
 from torchport.explain.noted_run import CANNOT_COMPUTE
 from torchport.explain.suspect import Suspect
-from torchport.parity.result import Divergence
+from torchport.parity.result import Divergence, Suggestion
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,11 @@ class ComparedValues:
             if suspect.alignment is not None:
                 write_slice(suspect, fault, folder)
             return cause_of(suspect, fault, culprit, self.models)
+
+    def explanations(self, suspect: Suspect, culprit: Divergence) -> tuple[Suggestion, ...]:
+        assert isinstance(suspect, RewrittenSuspect)
+        with one_thread_if_small(suspect):
+            return cause_of(suspect, fault_of(suspect), culprit, self.models).suggestions
 
     def set_up(self, suspect: Suspect, folder: Path) -> None:
         assert isinstance(suspect, RewrittenSuspect)
@@ -160,6 +165,11 @@ class ComparedGradients:
             return None
         wrong = (key for key in suspect.slice.outputs if differs(suspect, key))
         return next((replace(suspect, key=key) for key in wrong), None)
+
+    def explanations(self, suspect: Suspect, culprit: Divergence) -> tuple[Suggestion, ...]:
+        assert isinstance(suspect, RewrittenSuspect)
+        with one_thread_if_small(suspect):
+            return cause_of(suspect, fault_of(suspect), culprit, self.models).suggestions
 
     def set_up(self, suspect: Suspect, folder: Path) -> None:
         assert isinstance(suspect, RewrittenSuspect)

@@ -25,6 +25,7 @@ from torchport.candidates.golden import GoldenPlan, Recording, make_plan
 from torchport.candidates.left_out import notes_on
 from torchport.candidates.lockstep import LockStep, TrueDistances
 from torchport.candidates.names import Map
+from torchport.candidates.other_dtypes import notes_on_dtypes
 from torchport.candidates.pair import ModelPair, pair_up, undisturbed
 from torchport.candidates.plain_arguments import PlainArguments, given_otherwise
 from torchport.candidates.probing import WatchedCall, Witnesses
@@ -102,7 +103,7 @@ def _run(pair: ModelPair, state: StateRuns, steps: Steps, *, measured: bool) -> 
         order=[name for kind, name in golden.events if kind == "exit"],
         reasons={key: why for name, why in wrong.items() for key in plan.calls[name].outputs},
         notes=pairs.notes,
-        remarks=notes_on("layer", pairs.why_not),
+        remarks=(*notes_on("layer", pairs.why_not), *notes_on_dtypes(plan, pair.precision)),
         given_otherwise=given_otherwise(pairs, ours, theirs),
         labels=_labels(plan),
     )
@@ -208,12 +209,9 @@ def _emulated(
 
 
 def _ends(pair: ModelPair, plan: GoldenPlan, arithmetic: Arithmetic | None) -> Mapping[str, Tensor]:
-    """The outputs of the whole reference in a class of arithmetic, or in float64; nothing if it cannot be run so."""
-    try:
-        with undisturbed(pair), torch.no_grad(), run_again(pair, plan, arithmetic) as side:
-            result = side.run(Passive())
-    except TorchportError:
-        return {}
+    """The outputs of the whole reference in a class of arithmetic, or in float64."""
+    with undisturbed(pair), torch.no_grad(), run_again(pair, plan, arithmetic) as side:
+        result = side.run(Passive())
     tensors, places = dict(leaves.tensors(result)), plan.places["reference"].returned[plan.root]
     return {key: tensors[place] for key, place in zip(plan.calls[plan.root].outputs, places, strict=True)}
 

@@ -15,6 +15,7 @@ from torchport.candidates.probing import WatchedCall
 from torchport.candidates.twins import Twins
 
 NARROW = (torch.float16, torch.bfloat16, torch.float32)
+_WIDE = {**dict.fromkeys(NARROW, torch.float64), torch.complex64: torch.complex128}
 _ALL_THE_TIME = ""
 """Stands for a call that lasts as long as the run."""
 
@@ -88,14 +89,14 @@ class WideWeights:
     def widen(self, call: str, tensors: Iterable[Tensor]) -> None:
         changed = self.widened.setdefault(call, {})
         for tensor in tensors:
-            if tensor.dtype in NARROW and tensor in self.narrow:
-                tensor.data = self.narrow[tensor].double()
+            if tensor.dtype in _WIDE and tensor in self.narrow:
+                tensor.data = self.narrow[tensor].to(_WIDE[tensor.dtype])
                 changed[tensor] = tensor._version if tensor in self.counting else None
 
     def _is_written(self, tensor: Tensor, version: int | None) -> bool:
         if version is not None:
             return tensor._version != version
-        return not torch.equal(tensor, self.narrow[tensor].double())
+        return not torch.equal(tensor, self.narrow[tensor].to(tensor.dtype))
 
     def put_back(self) -> None:
         for changed in self.widened.values():
@@ -130,7 +131,7 @@ class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._schema.is_mutable:
             return func(*_each(args, _dtype), **_each(kwargs, _dtype))
         result = func(*_each(args, _tensor_or_dtype), **_each(kwargs, _tensor_or_dtype))
-        if not isinstance(result, Tensor) or result.dtype not in NARROW:
+        if not isinstance(result, Tensor) or result.dtype not in _WIDE:
             return result
         return _in_float64_itself(func, args, kwargs, result)
 
@@ -139,9 +140,9 @@ def _in_float64_itself(func: Any, args: Any, kwargs: dict[str, Any], narrow: Ten
     """What an operation gives in float64 if its result has the default dtype, since none of its operands is a float."""
     is_random = torch.Tag.nondeterministic_seeded in func.tags
     if is_random or func is torch.ops.aten.lift_fresh.default:
-        return narrow.double()
+        return narrow.to(_WIDE[narrow.dtype])
     if any(argument.name == "dtype" for argument in func._schema.arguments):
-        made: Tensor = func(*args, **{**kwargs, "dtype": torch.float64})
+        made: Tensor = func(*args, **{**kwargs, "dtype": _WIDE[narrow.dtype]})
         return made
     return _from_whole_numbers(func, args, kwargs, narrow)
 
@@ -151,12 +152,12 @@ def _from_whole_numbers(func: Any, args: Any, kwargs: dict[str, Any], narrow: Te
     try:
         wide = func(*_each(args, _whole_as_float64), **_each(kwargs, _whole_as_float64))
     except (RuntimeError, IndexError, TypeError, NotImplementedError):
-        return narrow.double()
-    is_same = isinstance(wide, Tensor) and wide.dtype == torch.float64 and wide.shape == narrow.shape
-    if is_same and torch.allclose(wide, narrow.double(), rtol=1e-2, equal_nan=True):
+        return narrow.to(_WIDE[narrow.dtype])
+    is_same = isinstance(wide, Tensor) and wide.dtype == _WIDE[narrow.dtype] and wide.shape == narrow.shape
+    if is_same and torch.allclose(wide, narrow.to(wide.dtype), rtol=1e-2, equal_nan=True):
         found: Tensor = wide
         return found
-    return narrow.double()
+    return narrow.to(_WIDE[narrow.dtype])
 
 
 def _whole_as_float64(value: Any) -> Any:
@@ -165,12 +166,12 @@ def _whole_as_float64(value: Any) -> Any:
 
 
 def _dtype(value: Any) -> Any:
-    return torch.float64 if isinstance(value, torch.dtype) and value in NARROW else value
+    return _WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 def _tensor_or_dtype(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return value.double() if value.dtype in NARROW else value
+        return value.to(_WIDE[value.dtype]) if value.dtype in _WIDE else value
     return _dtype(value)
 
 
@@ -200,6 +201,11 @@ def is_coarser(dtype: torch.dtype, than: torch.dtype) -> bool:
 
 
 def like(value: Tensor, other: Tensor) -> Tensor:
-    """A copy where `other` is and in its dtype, if both float; what is of another kind stays of that kind."""
-    dtype = other.dtype if value.is_floating_point() and other.is_floating_point() else value.dtype
+    """A copy where `other` is and in its dtype, if both float or both are complex; otherwise it keeps its kind."""
+    is_alike = (value.is_floating_point(), value.is_complex()) == (
+        other.is_floating_point(),
+        other.is_complex(),
+    )
+    is_number = value.is_floating_point() or value.is_complex()
+    dtype = other.dtype if is_number and is_alike else value.dtype
     return value.detach().to(other.device, dtype, copy=True)

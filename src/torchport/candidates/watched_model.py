@@ -73,9 +73,11 @@ class WatchedModel:
             )
 
     def in_dtype(self, dtype: torch.dtype) -> WatchedModel:
-        """The same model with its floating inputs in another dtype."""
+        """The same model with its floating inputs in another dtype, and complex ones in that of such parts."""
 
         def cast(tensor: Tensor) -> Tensor:
+            if tensor.is_complex():
+                return tensor.to(dtype.to_complex())
             return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
         return replace(self, inputs=leaves.copied(self.inputs, cast))

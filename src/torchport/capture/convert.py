@@ -47,9 +47,10 @@ class Converter:
     def convert(self) -> Exported:
         placeholders = [n for n in self.tree.graph.nodes if n.op == "placeholder"]
         values = {label: n.meta.get("val") for label, n in zip(self.labels, placeholders, strict=True)}
-        self.free = symbols.read_symbols(values, self._highest)
+        self.free = symbols.read_symbols(values)
         self.rename = {raw: symbol.name for raw, symbol in self.free.items()}
         self.rename |= symbols.measured(self.program.graph, set(self.rename.values()))
+        conditions = symbols.read_conditions(values, self.rename)
         self._module("", self.tree)
         names, left_out = output_names(self.tree.graph, self._output_structure())
         kinds = {name: self.kinds.get(name, "constant_tensor") for name in self.weights}
@@ -61,6 +62,7 @@ class Converter:
             symbols=tuple(self.free.values()),
             output_names=names,
             config=_model_config(self.model),
+            conditions=conditions,
         )
         graph = simplify(graph)
         buffers = self.program.graph_signature.buffers_to_mutate.values()
@@ -71,10 +73,6 @@ class Converter:
     def _output_structure(self) -> Any:
         spec = self.program.call_spec.out_spec
         return pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
-
-    def _highest(self, size: torch.SymInt) -> Any:
-        bounds = self.program.range_constraints.get(size.node.expr)
-        return None if bounds is None else bounds.upper
 
     def _module(self, key: str, module: torch.nn.Module, body: FoundBody | None = None) -> None:
         if key in self.modules:

@@ -12,7 +12,7 @@ from torchport.capture.graph import Dim, Graph, Input
 from torchport.capture.source import modules_running, user_line
 from torchport.capture.state import copied, state_kept
 from torchport.capture.torch_internals import pytree, storage_id
-from torchport.errors import CaptureError
+from torchport.errors import CaptureError, UsageError
 
 
 def run_eager(model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
@@ -90,7 +90,14 @@ def must_be_recordable(model: torch.nn.Module, args: tuple[Any, ...], kwargs: di
 
 def as_arguments(args: Any) -> tuple[Any, ...]:
     """Positional inputs: a tensor alone is the only one."""
-    return (args,) if isinstance(args, torch.Tensor) else tuple(args)
+    if isinstance(args, torch.Tensor):
+        return (args,)
+    if not isinstance(args, tuple | list):
+        message = f"args is of type {type(args).__name__}"
+        raise UsageError(
+            "TP0801", message, fix="Give a tensor, or a tuple or list of what the model is called with."
+        )
+    return tuple(args)
 
 
 def tensors(tree: Any) -> list[torch.Tensor]:
@@ -127,6 +134,20 @@ def must_fit(graph: Graph, inputs: list[torch.Tensor]) -> None:
                 f"the port takes {item.name!r} as {item.meta.dtype} [{shape}], and is given "
                 f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}",
                 fix="give inputs of that kind, or port the model with that axis free: dynamic NAME:AXIS",
+            )
+    must_fulfil(graph, free)
+
+
+def must_fulfil(graph: Graph, sizes: Mapping[str, int]) -> None:
+    """CaptureError if the model may do something else at these sizes than the graph says."""
+    for condition in graph.conditions:
+        if not condition.holds(sizes):
+            found = ", ".join(f"{name} is {sizes[name]}" for name in sorted(condition.symbols()))
+            raise CaptureError(
+                "TP0208",
+                f"the graph stands for the model where {condition}, and here {found}",
+                where=condition.source,
+                fix="give inputs for which that is so, or port the model anew with these",
             )
 
 

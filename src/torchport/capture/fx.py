@@ -6,6 +6,7 @@ operations is read as it is; any other, such as Dynamo's, is traced again until 
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,7 +26,6 @@ from torchport.capture.torch_internals import (
     is_autocast_on,
     is_grad_mode,
     trace_to_aten,
-    upper_limit,
 )
 from torchport.capture.weights import MemoryWeights, described, identity
 from torchport.errors import CaptureError, TorchportError
@@ -177,8 +177,9 @@ class _FlatGraph:
         self.placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         inputs = zip(self.labels, self.placeholders, strict=True)
         values = {label: node.meta.get("val") for label, node in inputs}
-        self.free = symbols.read_symbols(values, upper_limit)
+        self.free = symbols.read_symbols(values)
         self.rename = {raw: symbol.name for raw, symbol in self.free.items()}
+        self.conditions = symbols.read_conditions(values, self.rename)
         self.own_names = {
             identity(tensor): path
             for path, tensor in [*original.named_parameters(), *original.named_buffers()]
@@ -227,7 +228,8 @@ class _FlatGraph:
             params=reader.params,
         )
         weights = described(self.weights, self.kinds)
-        graph = simplify(g.Graph(self.name, {"": root}, weights, tuple(self.free.values()), names))
+        graph = g.Graph(self.name, {"": root}, weights, tuple(self.free.values()), names)
+        graph = simplify(dataclasses.replace(graph, conditions=self.conditions))
         kept = MemoryWeights({name: self.weights[name] for name in graph.weights})
         labels = dict(zip(self.placeholders, self.labels, strict=True))
         writes = sorted({labels.get(node) or reader.params[node.name] for node in written})

@@ -7,8 +7,9 @@ size is a `Sym`, an expression over the capture's symbols, so no node computes s
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -212,6 +213,61 @@ class Symbol:
     """The length of that axis in the example inputs; None if an earlier version captured the model."""
 
 
+RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What the model found out about free sizes when it was captured: else the model may do otherwise."""
+
+    left: Dim
+    relation: str
+    right: Dim
+    source: str | None = None
+    is_limit: bool = False
+    """Whether the limits of a symbol say the same."""
+
+    def symbols(self) -> set[str]:
+        return symbols_of([self.left, self.right])
+
+    def holds(self, bindings: Mapping[str, int]) -> bool:
+        try:
+            left, right = (
+                _evaluate(dim.expr if isinstance(dim, Sym) else dim, bindings) for dim in self.sides
+            )
+        except ZeroDivisionError:
+            return False
+        return RELATIONS[self.relation](left, right)
+
+    @property
+    def sides(self) -> tuple[Dim, Dim]:
+        return self.left, self.right
+
+    def __str__(self) -> str:
+        """As Python writes it."""
+        left, right = (_written(dim.expr if isinstance(dim, Sym) else dim) for dim in self.sides)
+        bare = left[1:-1] if left.startswith("(") else left
+        return f"{bare} {self.relation} {right}"
+
+
+def _written(expr: Expr) -> str:
+    if not isinstance(expr, tuple):
+        return str(expr)
+    operation, *operands = expr
+    texts = [_written(operand) for operand in operands]
+    return f"({_SIGNS[operation].join(texts)})" if operation in _SIGNS else f"{operation}({', '.join(texts)})"
+
+
+_SIGNS = {"add": " + ", "mul": " * ", "floordiv": " // ", "mod": " % ", "pow": " ** "}
+
+
 @dataclass(frozen=True)
 class Move:
     """A number that is another in the first variant, and the fields of the config that it moves with."""
@@ -233,6 +289,8 @@ class Graph:
     config: dict[str, Any] = field(default_factory=dict)
     variants: tuple[Graph, ...] = ()
     """The same model made with other numbers in its config: what shows which size follows from which."""
+    conditions: tuple[Condition, ...] = ()
+    """What must be so of the free sizes for the graph to stand for the model."""
     moves: tuple[Move, ...] = ()
     """Which numbers move with which fields of the config, as far as it is known."""
     bound: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -253,6 +311,11 @@ class Graph:
     def bindings(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         """The value of each symbol for inputs of these shapes."""
         return {s.name: shapes[s.input][s.axis] for s in self.symbols}
+
+    def bindings_of(self, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+        """The same for the shapes of all inputs in their order."""
+        names = (item.name for item in self.root.inputs)
+        return self.bindings(dict(zip(names, shapes, strict=True)))
 
 
 def body_keys(modules: Mapping[str, Module]) -> frozenset[str]:

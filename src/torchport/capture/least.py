@@ -37,8 +37,8 @@ def with_least(
     is_meta = on_meta(model, (args, kwargs))
 
     def least(symbol: g.Symbol) -> int:
-        if symbol.name in squeezed:
-            return 2
+        if symbol.name in squeezed or symbol.low > 2:
+            return max(symbol.low, 2)
         cut = None if is_meta else _cut(exported.graph, symbol.name, (args, dict(kwargs)))
         return 1 if cut is None or _agrees(model, exported, plan, cut) else 2
 

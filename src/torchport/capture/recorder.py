@@ -26,6 +26,7 @@ from torchport.capture.eager import (
     as_arguments,
     must_be_recordable,
     must_fit,
+    must_fulfil,
     on_meta,
     run_eager,
     tensors,
@@ -68,6 +69,8 @@ class Capture:
     """Why the model could not be captured at other sizes, so that nobody knows what follows from which size."""
     assumed: Assumed = field(default_factory=Assumed)
     """What was assumed of the model, which its user may not have meant."""
+    mapping: str | None = None
+    """What is not proven, or not so, of which weight is which, if the weights are out of a file."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", as_weights(self.weights))
@@ -120,6 +123,7 @@ class Capture:
             **({"writes": list(self.writes)} if self.writes else {}),
             **({"idle": list(self.idle)} if self.idle else {}),
             **({"sizes": self.sizes} if self.sizes else {}),
+            **({"mapping": self.mapping} if self.mapping else {}),
             **({"assumed": self.assumed.facts} if self.assumed.facts else {}),
         }
         write_manifest(paths["manifest"], self.graph, extra=extra)
@@ -345,8 +349,8 @@ def _must_not_draw(graph: Graph) -> None:
             "TP0204",
             f"the model draws random numbers: {node.op}",
             where=node.source,
-            fix="pass random tensors in as inputs; or port it with --allow-random, which leaves all that depends on "
-            "them out of the verdict",
+            fix="pass random tensors in as inputs; or port it with [[allow_random=True]], which leaves all that "
+            "depends on them out of the verdict",
         )
 
 
@@ -364,6 +368,8 @@ def _export(
         with state_kept(model, runs=False):
             exported = attempt(model, args, kwargs, name=name, wish=axes, decompose=decompose)
         must_not_squeeze(exported.graph, (args, kwargs))
+        shapes = [tuple(tensor.shape) for tensor in tensors((args, kwargs))]
+        must_fulfil(exported.graph, exported.graph.bindings_of(shapes))
         return exported
 
     try:

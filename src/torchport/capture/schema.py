@@ -175,6 +175,21 @@ class SymbolForm(_Form):
         return g.Symbol(**dict(self))
 
 
+class ConditionForm(_Form):
+    left: Dim
+    relation: str
+    right: Dim
+    source: str | None = None
+    is_limit: bool = False
+
+    @classmethod
+    def of(cls, condition: g.Condition) -> Self:
+        return cls._made(**vars(condition))
+
+    def condition(self) -> g.Condition:
+        return g.Condition(**dict(self))
+
+
 class MoveForm(_Form):
     number: int | float
     other: int | float
@@ -204,16 +219,19 @@ class GraphForm(_Form):
     outputs: list[str]
     weights: dict[str, WeightForm]
     modules: list[ModuleForm]
+    conditions: list[ConditionForm] = []
 
     @classmethod
     def of_graph(cls, graph: g.Graph) -> dict[str, Any]:
         """The fields that describe a graph."""
+        conditions = [ConditionForm.of(condition) for condition in graph.conditions]
         return {
             "config": graph.config,
             "symbols": [SymbolForm.of(symbol) for symbol in graph.symbols],
             "outputs": list(graph.output_names),
             "weights": {name: WeightForm.of(weight) for name, weight in graph.weights.items()},
             "modules": [ModuleForm.of(module) for module in graph.modules.values()],
+            **({"conditions": conditions} if conditions else {}),
         }
 
     def graph_named(self, name: str, variants: tuple[g.Graph, ...] = ()) -> g.Graph:
@@ -225,6 +243,7 @@ class GraphForm(_Form):
             output_names=tuple(self.outputs),
             config=self.config,
             variants=variants,
+            conditions=tuple(form.condition() for form in self.conditions),
         )
 
 
@@ -240,6 +259,8 @@ class Manifest(GraphForm):
     """Bodies of control flow that did not run."""
     sizes: str | None = None
     """Why there are no variants."""
+    mapping: str | None = None
+    """What is not proven, or not so, of which weight is which."""
     assumed: dict[str, Any] | None = None
     """What was assumed of the model, as `assumed.Assumed` has it."""
     name: str

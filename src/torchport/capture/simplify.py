@@ -24,6 +24,7 @@ _VIEWS = frozenset({"aten.view.default", "aten._unsafe_view.default"})
 _ASSERTS = frozenset(
     {
         "aten._assert_tensor_metadata.default",
+        "aten._assert_async.default",
         "aten._assert_async.msg",
         "aten._assert_scalar.default",
         "aten.sym_constrain_range_for_size.default",

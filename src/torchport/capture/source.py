@@ -34,6 +34,11 @@ class Statement:
 
 
 def frames(stack_trace: str | None) -> list[tuple[str, int]]:
+    """File and line of every place that a node came through, the outermost first."""
+    return [place for place, _ in _frames(stack_trace)]
+
+
+def frames_of_forward(stack_trace: str | None) -> list[tuple[str, int]]:
     """File and line of every `forward` that a node came through, the outermost first."""
     return [place for place, function in _frames(stack_trace) if function in (None, _FORWARD)]
 
@@ -64,13 +69,13 @@ def is_of_torch(source: str | None) -> bool:
 
 def innermost_frame(stack_trace: str | None) -> tuple[str, int] | None:
     """The line of the operation itself, also if a helper of a `forward` has it."""
-    found = _frames(stack_trace)
-    return found[-1][0] if found else None
+    found = frames(stack_trace)
+    return found[-1] if found else None
 
 
 def innermost_forward(stack_trace: str | None) -> tuple[str, int] | None:
     """The line of the innermost `forward`, which may call a helper that has the operation."""
-    found = frames(stack_trace)
+    found = frames_of_forward(stack_trace)
     return found[-1] if found else None
 
 

@@ -6,7 +6,7 @@ In: example inputs and the user's wishes. Out: torch.export's `dynamic_shapes`, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,8 @@ import sympy
 import torch
 from torch.export import Dim
 
-from torchport.capture.graph import Expr, Graph, Sym, Symbol
-from torchport.capture.torch_internals import pytree
+from torchport.capture.graph import Condition, Expr, Graph, Sym, Symbol
+from torchport.capture.torch_internals import Guard, guards_of, limits_of, pytree
 from torchport.errors import CaptureError, SpecError
 
 Wish = dict[str, tuple[int, ...]]
@@ -179,16 +179,18 @@ _OPERATIONS = {
 def to_dim(size: int | torch.SymInt, rename: Mapping[str, str]) -> int | Sym:
     if isinstance(size, int):
         return size
-    expr = to_expr(sympy.sympify(size.node.expr), rename)
+    return _dim(sympy.sympify(size.node.expr), rename)
+
+
+def _dim(value: Any, rename: Mapping[str, str]) -> int | Sym:
+    expr = to_expr(value, rename)
     return expr if isinstance(expr, int) else Sym(expr)
 
 
-def read_symbols(
-    inputs: Mapping[str, Any], highest: Callable[[torch.SymInt], sympy.Expr | None]
-) -> dict[str, Symbol]:
+def read_symbols(inputs: Mapping[str, Any]) -> dict[str, Symbol]:
     """The free sizes of example inputs, by torch's names for them, each read from the first axis that has it.
 
-    `highest` gives the upper limit that torch knows of a size, or None.
+    torch takes every free size to be at least 2, which says nothing of the model.
     """
     found: dict[str, Symbol] = {}
     taken: set[str] = set()
@@ -198,10 +200,46 @@ def read_symbols(
         for axis, size in enumerate(value.shape):
             if isinstance(size, int) or not size.node.expr.is_Symbol or str(size.node.expr) in found:
                 continue
-            limit = highest(size)
-            high = None if limit is None or not limit.is_Integer else int(limit)
-            found[str(size.node.expr)] = Symbol(_symbol_name(value, axis, name, taken), name, axis, 1, high)
+            low, high = (int(limit) if limit.is_Integer else None for limit in limits_of(size))
+            least = low if low is not None and low > _ASSUMED else 1
+            found[str(size.node.expr)] = Symbol(
+                _symbol_name(value, axis, name, taken), name, axis, least, high
+            )
     return found
+
+
+_ASSUMED = 2
+
+
+def read_conditions(inputs: Mapping[str, Any], rename: Mapping[str, str]) -> tuple[Condition, ...]:
+    """What must be so of the free sizes for a graph to stand for the model; CaptureError if it cannot be written."""
+    return tuple(_condition(guard, rename) for guard in guards_of(inputs.values()))
+
+
+def _condition(guard: Guard, rename: Mapping[str, str]) -> Condition:
+    relation = _RELATIONS.get(type(guard.relation).__name__)
+    if relation is None:
+        raise CaptureError(
+            "TP0202",
+            f"the model decides by {guard.relation}, which is not supported for a free size",
+            where=guard.line,
+            fix="compare one size at a time, or record with fewer free axes: dynamic NAME:AXIS",
+        )
+    try:
+        left, right = (_dim(side, rename) for side in guard.relation.args)
+    except CaptureError as error:
+        raise CaptureError(error.code, error.message, where=guard.line, fix=error.fix) from error
+    return Condition(left, relation, right, guard.line, guard.is_limit)
+
+
+_RELATIONS = {
+    "Equality": "==",
+    "Unequality": "!=",
+    "StrictLessThan": "<",
+    "LessThan": "<=",
+    "StrictGreaterThan": ">",
+    "GreaterThan": ">=",
+}
 
 
 def measured(graph: torch.fx.Graph, taken: set[str]) -> dict[str, str]:
@@ -221,8 +259,7 @@ def measured(graph: torch.fx.Graph, taken: set[str]) -> dict[str, str]:
 
 def with_examples(graph: Graph, inputs: Sequence[torch.Tensor]) -> Graph:
     """The graph with the lengths that its free sizes have in the example inputs."""
-    shapes = {item.name: tuple(tensor.shape) for item, tensor in zip(graph.root.inputs, inputs, strict=True)}
-    sizes = graph.bindings(shapes)
+    sizes = graph.bindings_of([tuple(tensor.shape) for tensor in inputs])
     return replace(graph, symbols=tuple(replace(one, example=sizes[one.name]) for one in graph.symbols))
 
 

@@ -8,7 +8,9 @@ Works with torch 2.11 to 2.15. What is needed of each part:
 - `torch.utils._python_dispatch`: `TorchDispatchMode` to see operations before they run, and `_disable_current_modes` to
   compute something that they do not see.
 - `torch.fx.experimental.proxy_tensor.make_fx` with `pre_dispatch` and `_allow_non_fake_inputs`.
-- `SymInt.node`: `expr`, and `shape_env.bound_sympy` of the environment that the size is of.
+- `SymInt.node`: `expr`, and `shape_env` of the environment that the size is of: `bound_sympy` has the limits of a size,
+  `guards` what was found out about sizes, each with the line (`sloc`), `replace` puts the known sizes into that.
+- `torch.utils._sympy.solve.try_solve`: which sizes fulfil an inequality.
 - `torch.fx.experimental.symbolic_shapes.ShapeEnv`: `_set_replacement`, which is called when a free size turns out to be
   a number, and `var_to_sources`, which says of which input it is. Without them, nobody knows why.
 - `torch._dispatch.python.enable_python_dispatcher`: decompositions that are written in Python take part in a trace.
@@ -25,18 +27,21 @@ Works with torch 2.11 to 2.15. What is needed of each part:
   torch.func, such as `vmap`, is at work.
 - `torch._C`: `_dispatch_get_all_op_names` and `_dispatch_has_kernel_for_dispatch_key`, which know every operation,
   `_set_grad_enabled`, which stands in graphs as an operation, `_is_any_autocast_enabled`, and
-  `DisableTorchFunction` and `_DisableTorchDispatch`, which keep what is computed within from all modes.
+  `DisableTorchFunction` and `_DisableTorchDispatch`, which keep what is computed within from all modes, and
+  `_EnableTorchFunction` and `_SetExcludeDispatchKeyGuard`, which do not.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from traceback import StackSummary
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from traceback import FrameSummary, StackSummary
 from typing import Any, Literal, NamedTuple
 
+import sympy
 import torch
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._decomp import get_decompositions, global_decomposition_table
@@ -50,12 +55,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._sympy.solve import try_solve
 
 from torchport.capture.source import is_of_python
 
 __all__ = [
     "FakeTensorMode",
     "FixedSize",
+    "Guard",
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
@@ -65,19 +72,21 @@ __all__ = [
     "decomposition_tables",
     "decompositions",
     "eps_of_rms_norm",
+    "guards_of",
     "is_autocast_on",
     "is_composite",
     "is_grad_mode",
     "is_in_transform",
     "is_of_transform",
+    "limits_of",
     "lines_of_helpers_kept",
+    "modes_again",
     "plain_torch",
     "preserve_node_meta",
     "pytree",
     "sizes_fixed",
     "storage_id",
     "trace_to_aten",
-    "upper_limit",
     "versions_kept",
     "without_modes",
 ]
@@ -148,6 +157,16 @@ class plain_torch:
             one.__exit__(None, None, None)
 
 
+@contextmanager
+def modes_again() -> Iterator[None]:
+    """Within `plain_torch`, what the modes outside of it do is done again: code of the model runs."""
+    keys = torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot
+    with torch._C._EnableTorchFunction(), ExitStack() as stack:
+        for key in keys:
+            stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
+        yield
+
+
 def associative_scan(
     combine: Callable[..., list[torch.Tensor]],
     xs: Sequence[torch.Tensor],
@@ -182,10 +201,68 @@ def is_grad_mode(target: object) -> bool:
     return target is torch._C._set_grad_enabled
 
 
-def upper_limit(size: torch.SymInt) -> Any:
-    """The largest value that tracing allows a symbolic size, as a sympy expression; None if it does not say."""
-    environment = size.node.shape_env
-    return None if environment is None else environment.bound_sympy(size.node.expr).upper
+def limits_of(size: torch.SymInt) -> tuple[Any, Any]:
+    """The least and the largest value that tracing allows a symbolic size, as sympy expressions."""
+    environment: Any = size.node.shape_env
+    bounds = environment.bound_sympy(size.node.expr)
+    return bounds.lower, bounds.upper
+
+
+class Guard(NamedTuple):
+    """What tracing found out about free sizes, and took for granted from then on."""
+
+    relation: Any
+    """A sympy relation over torch's symbols."""
+    is_limit: bool
+    """Whether the limits of a size say the same."""
+    line: str | None
+
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_SHAPE_FUNCTIONS = tuple(
+    _TORCH + name
+    for name in ("_prims", "_refs", "_subclasses", "_decomp", "_meta_registrations", f"fx{os.sep}")
+)
+_CLAMPING = frozenset({"_compute_slice_index"})
+"""Functions of torch that find the shape of a result, which is another where their guards do not hold."""
+
+
+def guards_of(values: Iterable[object]) -> Iterator[Guard]:
+    """What tracing found out about the free sizes of example inputs, once for each fact.
+
+    torch's functions that find shapes and strides have guards of their own: that a size is not 0 or 1, that memory is
+    contiguous, that an operation does not fail. These are left out.
+    """
+    sizes: Iterator[Any] = (
+        size for value in values if isinstance(value, torch.Tensor) for size in value.shape
+    )
+    environment: Any = next((size.node.shape_env for size in sizes if isinstance(size, torch.SymInt)), None)
+    seen = set()
+    for guard in () if environment is None else list(environment.guards):
+        relation = environment.replace(guard.expr)
+        place, function = _place_of(guard.sloc)
+        is_of_shapes = (place or "").startswith(_SHAPE_FUNCTIONS) and function not in _CLAMPING
+        if relation in (sympy.true, True) or relation in seen or is_of_shapes:
+            continue
+        seen.add(relation)
+        line = None if place is None or place.startswith(_TORCH) else place
+        for part in relation.args if isinstance(relation, sympy.And) else [relation]:
+            yield Guard(part, _is_limit(part), line)
+
+
+def _place_of(location: Any) -> tuple[str | None, str | None]:
+    """The file and line of the code that guarded, and its function."""
+    frame: Any = getattr(location, "framework_loc", None)
+    is_known = isinstance(frame, FrameSummary)
+    return (f"{frame.filename}:{frame.lineno}", frame.name) if is_known else (None, None)
+
+
+def _is_limit(relation: Any) -> bool:
+    """Whether an inequality says no more than that one size is within limits, which tracing then knows."""
+    if len(relation.free_symbols) != 1 or isinstance(relation, sympy.Eq | sympy.Ne):
+        return False
+    solved = try_solve(relation, next(iter(relation.free_symbols)))
+    return solved is not None and bool(solved[1].is_Integer)
 
 
 def is_in_transform() -> bool:

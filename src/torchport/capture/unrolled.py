@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from torchport.capture import graph as g
+from torchport.capture.taken_apart import LEAST_STEPS, UNBIND, taken_apart
 
-_LEAST_STEPS = 3
 _ADVANCING = {
     "aten.select.int": {2},
     "aten.select_scatter.default": {3},
@@ -20,7 +20,6 @@ _ADVANCING = {
 }
 """Operation → the positions of the arguments that may be one more in each step."""
 _COLLECTING = frozenset({"aten.stack.default", "aten.cat.default"})
-_UNBIND = "aten.unbind.int"
 
 
 @dataclass(frozen=True)
@@ -63,33 +62,22 @@ def find_unrolled(module: g.Module, metas: Mapping[g.Ref, g.TensorMeta]) -> list
 def steps_written_out(graph: g.Graph) -> Iterator[tuple[str, str | None, int]]:
     """Each loop that is fixed to a number of steps: its module, its line, and the number.
 
-    That is a loop of equal steps, or a module that takes an input apart, slice by slice to its end.
+    That is a loop of equal steps, or a module that takes an axis of an input apart, slice by slice to its end.
     """
     for module in graph.modules.values():
-        loops = find_unrolled(module, g.value_metas(module, graph.weights))
+        metas = g.value_metas(module, graph.weights)
+        loops = find_unrolled(module, metas)
         for loop in loops:
             sources = [node.source for node in loop.nodes(module, 0) if node.source]
             yield module.path, sources[0] if sources else module.source, loop.count
         if not loops:
-            for source, count in _taken_apart(module):
+            for source, count in taken_apart(module, metas):
                 yield module.path, source, count
-
-
-def _taken_apart(module: g.Module) -> Iterator[tuple[str | None, int]]:
-    inputs = {g.Ref(item.name): item.meta.shape for item in module.inputs}
-    taken: dict[tuple[g.Ref, int], dict[int, str | None]] = {}
-    for node in module.nodes:
-        if node.op == "aten.select.int" and node.args[0] in inputs and type(node.args[2]) is int:
-            taken.setdefault((node.args[0], node.args[1]), {})[node.args[2]] = node.source
-    for (ref, axis), places in taken.items():
-        size = inputs[ref][axis]
-        if isinstance(size, int) and size >= _LEAST_STEPS and places.keys() >= set(range(size)):
-            yield places[0], size
 
 
 def _loop_at(module: g.Module, metas: Mapping[g.Ref, g.TensorMeta], start: int) -> Unrolled | None:
     nodes = module.nodes
-    for period in range(1, (len(nodes) - start) // _LEAST_STEPS + 1):
+    for period in range(1, (len(nodes) - start) // LEAST_STEPS + 1):
         if (
             nodes[start].op == nodes[start + period].op
             and nodes[start].target == nodes[start + period].target
@@ -123,7 +111,7 @@ class _Steps:
             if self.advancing != fixed:
                 return None
             count += 1
-        collected = self._collected(count) if count >= _LEAST_STEPS else None
+        collected = self._collected(count) if count >= LEAST_STEPS else None
         if collected is None or not self._inits_fit():
             return None
         return Unrolled(self.start, self.period, count, fixed, dict(self.init), collected)
@@ -188,7 +176,7 @@ class _Steps:
 
     def _is_unbound(self, ref: g.Ref) -> bool:
         place = self.places.get(ref.name)
-        return place is not None and place < self.start and self.module.nodes[place].op == _UNBIND
+        return place is not None and place < self.start and self.module.nodes[place].op == UNBIND
 
     def _inits_fit(self) -> bool:
         return all(self.metas.get(init) == self.metas.get(carried) for carried, init in self.init.items())

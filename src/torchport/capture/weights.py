@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 
 from torchport.capture.graph import Graph, TensorMeta, Weight, dtype_name
 from torchport.capture.torch_internals import storage_id
@@ -146,11 +145,10 @@ def stored_weights(path: Path, graph: Graph) -> Mapping[str, torch.Tensor]:
 
 
 def _sound_header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header of a file, and where its values begin, once safetensors has found that the file is whole."""
+    """The header of a file, and where its values begin, once it is seen that the file is whole."""
     try:
-        with safe_open(path, framework="np"):
-            header, start = layout.read_header(path)
-    except (OSError, SafetensorError) as error:
+        header, _, start = layout.read_header(path)
+    except (OSError, layout.NotSound) as error:
         raise _unreadable(path, error) from error
     for name, entry in header.items():
         if entry["dtype"] not in layout.DTYPES:

@@ -2,75 +2,71 @@
 
 Exit codes: 0 proven or done, 1 it ran and the answer is no, 2 it could not be done, 130 stopped by
 Ctrl-C, 141 if nobody reads stdout any more. Data goes to stdout, progress and errors to stderr.
-Nothing heavy is imported before a command needs it.
+
+This module imports nothing that takes time: Ctrl-C has its answer, and a terminal its first word, while the rest loads.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
-
-import typer
-
-from torchport.cli import failure
-from torchport.cli.app import app
-from torchport.errors import TorchportError
-
-__all__ = ["app", "main"]
 
 STOPPED = 130
 """What shells give for a program that Ctrl-C ended."""
 COMPLETE = "_TORCHPORT_COMPLETE"
 """What a shell sets that asks how a command line could go on."""
-_STOPPED = "stopped: nothing is half-written; the same command begins anew"
-REST = "--"
-"""What comes after it on a command line is not torchport's."""
+_NOTHING_BEGUN = "stopped: nothing was begun; the same command begins anew"
+_LOADING = "torchport: starting"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code; every error is turned into text here."""
-    if COMPLETE in os.environ:
-        return _complete()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    end = given.index(REST) if REST in given else len(given)
-    own, rest = given[:end], given[end:]
-    command = [argument for argument in own if argument != "--debug"]
+    """Run one command and give its exit code; every error is turned into text."""
+    loading = _Loading()
     try:
-        code = _run([*command, *rest], as_json="--json" in own, debug="--debug" in own)
-        sys.stdout.flush()
-        return code
-    except OSError as refusal:
-        return failure.not_delivered(refusal)
+        loading.begin()
+        from torchport.cli.command_line import run
 
-
-def _complete() -> int:
-    """What can follow on the command line that the shell has put into the environment."""
-    try:
-        typer.main.get_command(app)(prog_name="torchport", complete_var=COMPLETE)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
-    return 0
-
-
-def _run(command: list[str], *, as_json: bool, debug: bool) -> int:
-    try:
-        return _invoke(command)
-    except (KeyboardInterrupt, typer.Abort) as stop:
-        print(str(stop) or _STOPPED, file=sys.stderr)
+        return run(arguments, loading.end)
+    except KeyboardInterrupt:
+        print(_NOTHING_BEGUN, file=sys.stderr)
         return STOPPED
-    except TorchportError as error:
-        return failure.show(error, as_json=as_json, debug=debug)
-    except Exception as error:
-        if failure.is_of_stdout(error):
-            raise
-        return failure.show(failure.coded(error), as_json=as_json, debug=debug)
+    finally:
+        loading.end()
 
 
-def _invoke(command: list[str]) -> int:
-    """Without typer's own `main`, which turns Ctrl-C and a closed pipe into exit codes before they can be shown."""
-    try:
-        parser = typer.main.get_command(app)
-        with parser.make_context("torchport", command) as context:
-            code = parser.invoke(context)
-    except typer.Exit as end:
-        return end.exit_code
-    return code if isinstance(code, int) else 0
+class _Loading:
+    """While a command line loads, Ctrl-C ends Python at once, and a terminal says what is waited for.
+
+    As an exception it could come up in the middle of an import, where some packages make something else of it.
+    """
+
+    def __init__(self) -> None:
+        self._handles = False
+        self._says = False
+
+    def begin(self) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            try:
+                signal.signal(signal.SIGINT, _stop_at_once)
+                self._handles = True
+            except ValueError:  # Only the main thread has handlers.
+                pass
+        if COMPLETE not in os.environ and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            self._says = True
+            sys.stderr.write(_LOADING)
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._handles:
+            self._handles = False
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._says:
+            self._says = False
+            sys.stderr.write("\r" + " " * len(_LOADING) + "\r")
+            sys.stderr.flush()
+
+
+def _stop_at_once(*_: object) -> None:
+    start = "\r" if sys.stderr.isatty() else ""
+    os.write(2, f"{start}{_NOTHING_BEGUN}\n".encode())
+    os._exit(STOPPED)

@@ -1,9 +1,12 @@
 """`torchport doctor`: what is installed, what is missing, and how to get it."""
 
+from typing import TYPE_CHECKING
+
 from torchport.cli import options
-from torchport.cli.diagnosis import diagnose
 from torchport.cli.output import console, print_json
-from torchport.targets.base import Diagnosis
+
+if TYPE_CHECKING:
+    from torchport.targets.base import Diagnosis
 
 _MARKS = {"ok": ("ok", "green"), "missing": ("MISSING", "bold red"), "optional": ("-", "yellow")}
 
@@ -13,6 +16,8 @@ def doctor(as_json: options.Json = False) -> int:
 
     Exits with 1 when something that is needed is missing.
     """
+    from torchport.cli.diagnosis import diagnose
+
     findings = diagnose()
     healthy = all(finding.status != "missing" for finding in findings)
     if as_json:
@@ -23,7 +28,7 @@ def doctor(as_json: options.Json = False) -> int:
     return 0 if healthy else 1
 
 
-def _print(findings: list[Diagnosis], healthy: bool) -> None:
+def _print(findings: "list[Diagnosis]", healthy: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 

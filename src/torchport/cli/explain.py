@@ -22,7 +22,7 @@ def explain(
         near = ", ".join(get_close_matches(wanted, CODES, n=4, cutoff=0.6))
         fix = f"Near it are {near}." if near else None
         raise UsageError("TP0802", f"there is no code {code}", fix=fix)
-    title, meaning, fix = CODES[wanted]
+    title, meaning, fix = CODES[wanted].spelled()
     if as_json:
         print_json({"code": wanted, "title": title, "meaning": meaning, "fix": fix})
     else:
@@ -32,7 +32,7 @@ def explain(
 
 def _list_all(as_json: bool) -> int:
     if as_json:
-        print_json({"codes": {code: one._asdict() for code, one in CODES.items()}})
+        print_json({"codes": {code: one.spelled()._asdict() for code, one in CODES.items()}})
     else:
         for code, one in CODES.items():
             typer.echo(f"{code}  {one.title}")

@@ -79,9 +79,11 @@ def _drop_what_is_left() -> None:
 
 
 def _text(error: TorchportError) -> str:
-    lines = [f"error {error.code}: {error.message}"]
+    from torchport.report.places import with_short_places
+
+    lines = [f"error {error.code}: {with_short_places(error.message)}"]
     if error.where:
-        lines.append(f"  where: {error.where}")
+        lines.append(f"  where: {with_short_places(error.where)}")
     if error.fix:
         lines.append(f"  next:  {error.fix}")
     lines.append(f"  more:  torchport explain {error.code}")

@@ -57,6 +57,9 @@ def quantize(
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the port is written.")] = None,
     name: Annotated[str | None, typer.Option(help="What the port is called.")] = None,
     dynamic: options.Dynamic = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a port that was edited by hand; the edits are lost.")
+    ] = False,
     everything: Annotated[bool, typer.Option("--all", help="Show every layer, in order.")] = False,
     as_json: options.Json = False,
 ) -> int:
@@ -79,7 +82,7 @@ def quantize(
             engine=engine.value,
             jobs=jobs,
         )
-        report = quantize_spec(spec, asked, out=out, name=name, dynamic=dynamic, watch=progress)
+        report = quantize_spec(spec, asked, out=out, name=name, dynamic=dynamic, force=force, watch=progress)
         if plot is not None:
             draw(report, plot)
     if as_json:

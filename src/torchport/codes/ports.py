@@ -39,8 +39,7 @@ PORTS: dict[str, Explanation] = {
         "the free axes asked for are wrong",
         "`dynamic` lists the axes that may change: NAME:AXIS,… where NAME is an input of the model's "
         "forward and AXIS the number of a dimension of it.",
-        "Write for example input_ids:0,input_ids:1 (after --dynamic, or as dynamic= in Python), with the names that "
-        "forward has.",
+        "Write for example input_ids:0,input_ids:1 ([[dynamic]]), with the names that forward has.",
     ),
     "TP0107": Explanation(
         "the hints file is wrong",
@@ -81,8 +80,8 @@ PORTS: dict[str, Explanation] = {
     "TP0204": Explanation(
         "the model does not give the same result twice",
         "Two eager runs on the same inputs differ: dropout in training mode, or random numbers.",
-        "Call model.eval(), and pass random tensors in as inputs; or port the model with --allow-random, which leaves "
-        "what depends on random numbers out of the verdict.",
+        "Call model.eval(), and pass random tensors in as inputs; or port the model with [[allow_random=True]], which "
+        "leaves what depends on random numbers out of the verdict.",
     ),
     "TP0205": Explanation(
         "an input or output is of a kind that cannot be recorded",
@@ -201,12 +200,12 @@ PORTS: dict[str, Explanation] = {
     "TP0330": Explanation(
         "a file could not be written",
         "The disk is full, or the directory does not allow it. Nothing half-written was left.",
-        "Free some space or choose another --out directory.",
+        "Free some space or choose another directory ([[out]]).",
     ),
     "TP0331": Explanation(
         "the port was edited by hand",
         "Writing the port anew would lose the edits: its source is no longer what was generated.",
-        "Port to another --out directory, or give --force if the edits may go.",
+        "Port to another directory ([[out]]), or give [[force=True]] if the edits may go.",
     ),
     # Reports
     "TP0340": Explanation(
@@ -245,7 +244,7 @@ PORTS: dict[str, Explanation] = {
         "another command is at work in the folder",
         "A port, check or minify is changing the folder of the run, which until then is neither the old run nor the "
         "new one.",
-        "Wait until the other command has ended, or give another --out directory.",
+        "Wait until the other command has ended, or give another directory ([[out]]).",
     ),
     # Quantised weights
     "TP0350": Explanation(
@@ -396,7 +395,7 @@ PORTS: dict[str, Explanation] = {
     "TP0602": Explanation(
         "the port wrote no trace",
         "The program ended well but left nothing to compare.",
-        "Port the model again with --checks layers.",
+        'Port the model again with [[checks="layers"]].',
     ),
     "TP0603": Explanation(
         "the candidate fails on the inputs",
@@ -413,7 +412,7 @@ PORTS: dict[str, Explanation] = {
     "TP0702": Explanation(
         "nothing was compared",
         "No value of the port could be set against one of the original, so nothing is proven.",
-        "Port the model again with --checks layers, and check that the trace is of this model.",
+        'Port the model again with [[checks="layers"]], and check that the trace is of this model.',
     ),
     "TP0703": Explanation(
         "every output depends on random numbers",
@@ -439,8 +438,8 @@ PORTS: dict[str, Explanation] = {
     ),
     "TP0804": Explanation(
         "an edited port without checks cannot be proven",
-        "A port that was made with --checks none is proven by a twin that has checks and is otherwise the same. Once "
-        "the source is edited, the twin is another program.",
-        "Port the model with --checks layers and make the edit there; or undo it.",
+        'A port that was made with [[checks="none"]] is proven by a twin that has checks and is otherwise the same. '
+        "Once the source is edited, the twin is another program.",
+        'Port the model with [[checks="layers"]] and make the edit there; or undo it.',
     ),
 }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torchport.debug.adapters.registry import available_adapters, find_adapter
     from torchport.debug.backends.inductor import InductorBackend
     from torchport.debug.backends.mock import aot_mock_backend, mock_backend
+    from torchport.debug.backends.outside import outside_watched
     from torchport.debug.comparing import ComparisonConfig, compare_tensors
     from torchport.debug.constraints import (
         Constraint,
@@ -68,6 +69,7 @@ __all__ = [
     "debug_script",
     "find_adapter",
     "mock_backend",
+    "outside_watched",
 ]
 
 _HOMES = {
@@ -100,6 +102,7 @@ _HOMES = {
     "debug_script": "scripts",
     "find_adapter": "adapters.registry",
     "mock_backend": "backends.mock",
+    "outside_watched": "backends.outside",
 }
 
 

@@ -145,7 +145,9 @@ class Findings:
 
     def _is_failed(self, violations: Sequence[Violation]) -> bool:
         diff = self.kernel_diff
-        return bool(self.failures or violations) or (diff is not None and diff.verdict == "fail")
+        return bool(self.failures or violations) or (
+            diff is not None and diff.verdict in ("fail", "not proven")
+        )
 
     def _summary(self, violations: Sequence[Violation]) -> r.Summary:
         guards, diff = self.guards, self.kernel_diff

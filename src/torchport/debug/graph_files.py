@@ -14,6 +14,7 @@ import torch
 
 from torchport.debug.constraints.base import CheckedGraph, Violation
 from torchport.debug.drawing import draw
+from torchport.debug.internals.breaks_seen import SeenBreak
 from torchport.debug.kernels import Kernel, calls_outside, kernels_in
 from torchport.debug.nodes import GraphNode
 from torchport.debug.repro import Repro
@@ -49,6 +50,13 @@ def write_graph(
         tree.write(folder, f"{name}.json", nodes_as_json(graph, violations), f"{what}, as JSON", graph.name)
         tree.write("visualizations", f"{name}.svg", picture, f"{what}, as a picture", graph.name)
         write_statistics(tree, graph, None, None)
+
+
+def write_breaks(tree: ArtifactTree, breaks: Sequence[SeenBreak]) -> None:
+    """Where graphs end early, so that what runs there is in none of them."""
+    found = [{"line": one.place, "reason": one.reason} for one in breaks]
+    text = json.dumps({"schema": 1, "breaks": found}, indent=2) + "\n"
+    tree.write("statistics", "breaks.json", text, "where graphs end early")
 
 
 def readable(module: torch.fx.GraphModule) -> str:

@@ -43,8 +43,10 @@ def failure(found: Failure) -> str:
 
 def _differs(report: DebugReport) -> str | None:
     diff = report.kernel_diff
-    if diff is None or diff.verdict != "fail":
+    if diff is None or diff.verdict not in ("fail", "not proven"):
         return None
+    if diff.verdict == "not proven":
+        return diff.why
     if diff.culprit is None:
         return f"{diff.backend} does not compute what {diff.reference} computes"
     culprit = diff.culprit
@@ -82,7 +84,7 @@ def kernel_diff(diff: KernelDiffSection | None) -> str:
     if diff.verdict == "no kernel ran":
         return f"no kernel ran: {diff.backend} runs eager PyTorch, so there is nothing to compare"
     values = counted(diff.compared, "value")
-    if diff.verdict == "pass":
+    if diff.verdict in ("pass", "not proven"):
         return f"{values} agree with {diff.reference}"
     return f"{diff.backend} differs from {diff.reference}"
 

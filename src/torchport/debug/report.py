@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torchport.debug.constraints.base import Violation
 from torchport.debug.guards.model import GuardReport
 from torchport.debug.tree import Artifact
+from torchport.debug.verdicts import Verdict
 from torchport.errors import ReportError
 from torchport.files import write_atomically
 
@@ -22,7 +23,6 @@ AGAIN = "Run `torchport debug run` again."
 NOT_KEPT = "not kept: "
 """How a note on a file that the disk refused begins."""
 Status = Literal["pass", "fail", "error"]
-Verdict = Literal["pass", "fail", "no kernel ran", "not compared"]
 
 
 class _Part(BaseModel):
@@ -35,7 +35,7 @@ class Summary(_Part):
     recompilations: int = 0
     constraint_violations: int = 0
     kernel_diff_passed: bool | None = None
-    """None if no kernel ran, or nothing was compared: that is no proof of anything."""
+    """None if no kernel ran, for one graph or for all, or nothing was compared: that is no proof."""
 
 
 class GraphInfo(_Part):
@@ -66,6 +66,8 @@ class Culprit(_Part):
 
 class KernelDiffSection(_Part):
     verdict: Verdict
+    why: str | None = None
+    """Why it is no verdict on all that was asked for, such as that eager PyTorch computed a graph."""
     reference: str
     backend: str
     compared: int = 0

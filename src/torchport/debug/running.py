@@ -6,7 +6,7 @@ In: a model with its inputs, and options. Out: a report, and a folder with the a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from torchport.debug.constraints.base import Constraint
 from torchport.debug.findings import Findings, Subject
 from torchport.debug.folders import ROOT, in_progress, new_tree
 from torchport.debug.kernel_diff.deadline import within
+from torchport.debug.kernel_diff.diff_report import DiffReport
 from torchport.debug.kernel_diff.harness import KernelDiffHarness
-from torchport.debug.kernel_diff.notes import NO_GRAPH, NO_KERNEL
-from torchport.debug.kernel_diff.whole_model import WholeModel
+from torchport.debug.kernel_diff.notes import NO_GRAPH
+from torchport.debug.kernel_diff.whole_model import NO_GRADIENT, WholeModel
 from torchport.debug.progress import compilations_said
 from torchport.debug.session import Session
 from torchport.debug.torch_warnings import kept_as_notes
@@ -32,7 +33,6 @@ from torchport.debug.tree import ArtifactTree
 from torchport.errors import CaptureError, UsageError
 from torchport.events import Steps, Watcher, ignore
 from torchport.pages import must_be_installed
-from torchport.runs.report import Report
 
 KERNEL_DIFF = "kernel_diff"
 """The folder, among the reports, of the run with every layer."""
@@ -69,12 +69,11 @@ def debug_run(
     options = options or DebugOptions()
     backend = chosen(options.backend)
     name = name or type(model).__name__
-    has_gradients = options.gradients and any(parameter.requires_grad for parameter in model.parameters())
-    whole, why_not = _that_runs(WholeModel(model, args, dict(kwargs or {}), has_gradients, None))
+    whole = _that_runs(WholeModel.of(model, args, dict(kwargs or {}), gradients=options.gradients))
     steps, tree = Steps(watch), new_tree(Path(root), f"{name}-{backend.name}")
     session = Session([*options.constraints, *backend.constraints], tree, say=steps.say)
     subject = Subject(name, backend.name, _device(model), spec, (), named(options.backend), dict(given or {}))
-    findings = Findings(session, tree, steps, notes=why_not)
+    findings = Findings(session, tree, steps, notes=list(whole.notes))
     with in_progress(tree.path):
         with findings.kept_if_stopped(lambda: subject), kept_as_notes(findings.notes):
             _Run(whole, options, backend, findings).all_of_it(name)
@@ -86,19 +85,23 @@ def named(backend: Backend | None) -> str | None:
     return backend if isinstance(backend, str) else None
 
 
-def _that_runs(whole: WholeModel) -> tuple[WholeModel, list[str]]:
+def _that_runs(whole: WholeModel) -> WholeModel:
     """The model with its backward pass, if eager PyTorch itself can do that; CaptureError if it fails its forward."""
     try:
-        whole.run()
-        return whole, []
+        run = whole.run()
+        is_forward_only = whole.gradients and not run.has_gradients
+        return whole.forward_only(NO_GRADIENT) if is_forward_only else whole
     except Exception as error:
         if not whole.gradients:
             said = f"{type(error).__name__}: {error}"
             raise CaptureError(
                 "TP0201", f"the model fails its own forward: {said}", user_line(error)
             ) from error
-        forward, _ = _that_runs(replace(whole, gradients=False))
-        return forward, [f"only the forward pass: eager PyTorch cannot differentiate the model ({error})"]
+        return _that_runs(
+            whole.forward_only(
+                f"only the forward pass: eager PyTorch cannot differentiate the model ({error})"
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ class _Run:
 
             within(options.timeout_s, f"compiling {name}", partial(self.whole.run, called))
 
-    def _compared(self, name: str) -> Report | None:
+    def _compared(self, name: str) -> DiffReport | None:
         options, findings = self.options, self.findings
         config = ComparisonConfig(
             gradients=self.whole.gradients, runs=options.runs, timeout_s=options.timeout_s
@@ -155,17 +158,17 @@ class _Run:
                 tree=findings.tree,
             )
             out, pictures = findings.tree.path / "reports" / KERNEL_DIFF, self._draws_pictures()
-            return harness.compare(generate_visualizations=pictures, out=out).report
+            return harness.compare(generate_visualizations=pictures, out=out)
         return None
 
-    def _problem(self, diff: Report | None) -> tuple[str, str] | None:
+    def _problem(self, diff: DiffReport | None) -> tuple[str, str] | None:
         """A step that did not reach what was asked for although nothing was raised, and why."""
         findings = self.findings
         if not findings.failures and all(graph.stage == "outside" for graph in findings.session.graphs):
             return "compile", NO_GRAPH
-        if diff is not None and diff.stopped not in (None, NO_KERNEL):
-            return "compare", str(diff.stopped)
-        if findings.kernel_diff is not None and findings.kernel_diff.verdict == "not compared":
+        if diff is not None and diff.verdict in ("fail", "not compared") and diff.report.stopped is not None:
+            return "compare", diff.report.stopped
+        if diff is not None and diff.verdict == "not compared":
             return "compare", "nothing could be compared"
         return None
 
@@ -198,20 +201,12 @@ def _device(model: torch.nn.Module) -> str:
     return ", ".join(sorted({tensor.device.type for tensor in model.parameters()})) or "cpu"
 
 
-def _verdict(report: Report) -> r.Verdict:
-    """What is known of the kernels. A comparison that ended before anything diverged says nothing of them."""
-    if report.passed:
-        return "pass"
-    if report.stopped == NO_KERNEL:
-        return "no kernel ran"
-    return "fail" if report.status == "fail" else "not compared"
-
-
-def _section(report: Report, backend: str, tree: ArtifactTree, gradients: bool) -> r.KernelDiffSection:
-    culprit = report.first_divergence
+def _section(diff: DiffReport, backend: str, tree: ArtifactTree, gradients: bool) -> r.KernelDiffSection:
+    report, culprit = diff.report, diff.report.first_divergence
     folder = tree.path / "reports" / KERNEL_DIFF
     return r.KernelDiffSection(
-        verdict=_verdict(report),
+        verdict=diff.verdict,
+        why=report.stopped,
         reference="eager",
         backend=backend,
         compared=report.compared,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from torchport.debug import graph_files
 from torchport.debug.constraints.base import (
     CheckedGraph,
     Constraint,
@@ -18,6 +19,7 @@ from torchport.debug.constraints.base import (
 )
 from torchport.debug.facts import Sizes
 from torchport.debug.internals.aten_calls import aten_calls
+from torchport.debug.internals.breaks_seen import SeenBreak
 from torchport.debug.nodes import GraphNode, read_nodes
 from torchport.debug.places import with_places_of_inputs
 from torchport.debug.tree import ArtifactTree
@@ -39,6 +41,8 @@ class Session:
     """Of every graph. One of Dynamo's and the ATen graphs of it may say the same twice: see `distinct_violations`."""
     faults: list[CompileError] = field(default_factory=list)
     """What could not be checked, and why: constraints that failed themselves, ATen graphs that could not be made."""
+    breaks: list[SeenBreak] = field(default_factory=list)
+    """Where graphs ended early, as far as backends see it: what runs there is in no graph."""
     say: Say = field(default=lambda text: None, repr=False)
     """Is told of every graph that is about to be checked and compiled."""
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -125,6 +129,17 @@ class Session:
             if str(fault) not in map(str, self.faults):
                 self.faults.append(fault)
         return fault
+
+    def add_break(self, found: SeenBreak) -> bool:
+        """Keeps a break, and says whether it is a new one."""
+        with self._lock:
+            if any(found.frame == one.frame or found.place in (one.place, one.frame) for one in self.breaks):
+                return False
+            self.breaks.append(found)
+            breaks = list(self.breaks)
+        if self.tree is not None:
+            graph_files.write_breaks(self.tree, breaks)
+        return True
 
     def _with_whole_operations(
         self, name: str, module: torch.fx.GraphModule, nodes: Sequence[GraphNode]

@@ -109,7 +109,8 @@ class Alignment:
 
     def judged(self, ref: g.Ref, value: torch.Tensor) -> tuple[Metrics, Verdict]:
         golden = self.golden[ref]
-        metrics = compare(golden, value.reshape(golden.shape), residual(golden, self.truth[ref]))
+        distance = residual(golden, self.truth[ref])
+        metrics = compare(golden, value.reshape(golden.shape), distance, by_scale=True)
         return metrics, NoiseFloor().judge(metrics)
 
 

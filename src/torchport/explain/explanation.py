@@ -14,6 +14,7 @@ from torchport.errors import TorchportError
 from torchport.events import Steps
 from torchport.explain.bench import Bench
 from torchport.explain.drill import drill, set_up
+from torchport.explain.same_cause import with_causes
 from torchport.explain.snippet import SLICE, write_snippet
 from torchport.explain.suggest import suggest
 from torchport.explain.suspect import RunValues, Suspect, find_suspect
@@ -55,6 +56,10 @@ class Explained(Protocol):
         """Looks for the cause; the layer by itself is left in `folder`, so that it can be run again."""
         ...
 
+    def explanations(self, suspect: Suspect, culprit: Divergence) -> tuple[Suggestion, ...]:
+        """What explains a layer that fails where the culprit does, as far as that is known without running it alone."""
+        ...
+
     def set_up(self, suspect: Suspect, folder: Path) -> None:
         """Leaves a layer by itself in `folder`. Raises a TorchportError if that cannot be done."""
         ...
@@ -88,6 +93,10 @@ class PortedModel:
         wrong = wrong_result(known, drilled.value) if drilled and reproduced and known else None
         return Cause(operation, suggest(suspect, known, Others(self.values.weights), wrong))
 
+    def explanations(self, suspect: Suspect, culprit: Divergence) -> tuple[Suggestion, ...]:
+        node = None if culprit.operation is None else culprit.operation.node
+        return suggest(suspect, node, Others(self.values.weights))
+
     def set_up(self, suspect: Suspect, folder: Path) -> None:
         set_up(suspect, self.bench, folder)
 
@@ -120,7 +129,11 @@ def explained(report: Report, files: RunFolder, subject: Explained, *, kept: boo
         found |= _cause(culprit, files, subject)
         if kept:
             _snippets_of_others(report, culprit, files, subject)
-    return report.model_copy(update={"first_divergence": culprit.model_copy(update=found)})
+    culprit = culprit.model_copy(update=found)
+    report = report.model_copy(update={"first_divergence": culprit})
+    if culprit.kind != "own":
+        return report
+    return with_causes(report, subject.suspect, lambda suspect: subject.explanations(suspect, culprit))
 
 
 def _cause(culprit: Divergence, files: RunFolder, subject: Explained) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import safetensors
 import torch
 
 from torchport.capture.export import Exported
@@ -17,8 +16,7 @@ from torchport.capture.graph import Graph
 from torchport.capture.plan import Plan, make_plan
 from torchport.capture.recorder import Capture
 from torchport.capture.values import with_values
-from torchport.capture.weights import as_weights
-from torchport.errors import WeightsError
+from torchport.capture.weights import FileWeights, as_weights
 from torchport.explain.slice import Slice, own_operations, with_stand_ins
 from torchport.runs.folder import RunFolder
 from torchport.trace.plan import input_keys
@@ -133,12 +131,8 @@ def _read(path: Path, names: dict[str, str]) -> dict[str, torch.Tensor]:
     """Those tensors that are there; without weights there is no file."""
     if not names or not path.is_file():
         return {}
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            there = set(file.keys())
-            return {local: file.get_tensor(name) for local, name in names.items() if name in there}
-    except safetensors.SafetensorError as error:
-        raise WeightsError("TP0320", f"the weights cannot be read: {error}", where=str(path)) from error
+    there = FileWeights(path)
+    return {local: there.read(name) for local, name in names.items() if name in there}
 
 
 def _as(tensor: torch.Tensor, recorded: torch.Tensor) -> torch.Tensor:

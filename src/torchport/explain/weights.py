@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import combinations, permutations
 from pathlib import Path
 
-import safetensors
 import torch
+
+from torchport.capture.weights import FileWeights
 
 _FEWEST_ELEMENTS = 16
 """A weight with fewer is not looked for in mixtures: a number can be fitted to any few."""
@@ -30,10 +31,10 @@ class Others:
         """The weights of the same shape, each with its name."""
         if not self.path.is_file():
             return
-        with safetensors.safe_open(self.path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118
-                if tuple(file.get_slice(name).get_shape()) == tuple(tensor.shape):
-                    yield name, file.get_tensor(name)
+        weights = FileWeights(self.path)
+        for name in weights:
+            if weights.meta(name).shape == tuple(tensor.shape):
+                yield name, weights.read(name)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any
 from torchport.errors import UsageError
 
 _HERE = Path(__file__).parent
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What cannot be seen, or turns what is around it, and is no line."""
 REPORT_STYLE = _HERE / "report.css"
 """What pages with a verdict have beside the look of all pages."""
 
@@ -39,6 +42,7 @@ def filled(template: Path, **given: Any) -> str:
     environment = Environment(
         loader=FileSystemLoader(template.parent),
         autoescape=True,
+        finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -46,6 +50,13 @@ def filled(template: Path, **given: Any) -> str:
     text = environment.get_template(template.name).render(**given)
     # A name may hold half a surrogate pair, which cannot be written to a file.
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _shown(value: object) -> object:
+    """Text that has control characters in it with these in words, such as \\x1b; lines stay."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), value)
 
 
 def theme() -> str:

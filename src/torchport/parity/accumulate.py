@@ -261,8 +261,8 @@ class Sums:
             return
         distance = difference - residual
         self.with_truth += residual.size
-        self.floor_squares += float(_dots(residual, residual))
-        self.distance_squares += float(_dots(distance, distance))
+        self.floor_squares += float(_dots(residual, residual).real)
+        self.distance_squares += float(_dots(distance, distance).real)
         self.floor_max = max(self.floor_max, float(np.abs(residual).max()))
         self.distance_max = max(self.distance_max, float(np.abs(distance).max()))
         if self.bins is None:
@@ -271,9 +271,14 @@ class Sums:
         if coarser is not None:
             coarse = coarser - golden - residual
             coarse[~np.isfinite(coarse)] = 0.0
-            self.coarser_squares += float(_dots(coarse, coarse))
+            self.coarser_squares += float(_dots(coarse, coarse).real)
             self.coarser_max = max(self.coarser_max, float(np.abs(coarse).max()))
-        self.bins.add(golden + residual, residual, distance, coarse)
+        self.bins.add(
+            _magnitudes(golden + residual),
+            _magnitudes(residual),
+            _magnitudes(distance),
+            None if coarse is None else _magnitudes(coarse),
+        )
 
     def _rows(self, number: int, like: np.ndarray) -> np.ndarray:
         """`number` rows as long as `like`, wide enough for it. Chunks share their memory, so that it stays in cache."""
@@ -282,6 +287,11 @@ class Sums:
         if self._room.size < number * like.size:
             self._room = np.empty(number * like.size)
         return self._room[: number * like.size].reshape(number, like.size)
+
+
+def _magnitudes(numbers: np.ndarray) -> np.ndarray:
+    """Complex numbers as their magnitudes, by which they are large, or far from the truth; others as they are."""
+    return np.abs(numbers) if numbers.dtype.kind == "c" else numbers
 
 
 def _finite_dots(first: np.ndarray, second: np.ndarray) -> Any:

@@ -49,8 +49,6 @@ class Bin(BaseModel):
     floor_max: float
     candidate_rms: float
     candidate_max: float
-    excess: float = math.inf
-    """The largest error as a multiple of what the tolerances allow at its place, if that was looked at."""
 
     def floors(self, dtype: str) -> tuple[float, float]:
         """The noise floor of the bin, by RMS and by maximum: at least one rounding step at its scale."""
@@ -68,13 +66,16 @@ class Bin(BaseModel):
     def ratio(self, dtype: str, multiple: float) -> float:
         """The share of the limit: `multiple` floors by RMS, twice as many by maximum, more of few elements.
 
-        The fewer the elements, the more may eager PyTorch be nearer to the truth in these than in others. Few elements
-        may also be within the usual tolerances.
+        The fewer the elements, the more may eager PyTorch be nearer to the truth in these than in others.
         """
         by_rms, by_max = self.in_floors(dtype)
-        limit = multiple * (1 + LEEWAY / math.sqrt(self.count))
-        ratio = max(by_rms / limit, by_max / (2 * limit))
-        return min(ratio, self.excess) if self.count < FEW else ratio
+        limit = multiple * leeway(self.count)
+        return max(by_rms / limit, by_max / (2 * limit))
+
+
+def leeway(count: int) -> float:
+    """How many times as many floors some elements may be from the truth, because eager PyTorch may be lucky there."""
+    return 1 + LEEWAY / math.sqrt(max(count, 1))
 
 
 class Bins:
@@ -114,7 +115,7 @@ class Bins:
 
     def joined(self) -> list[Bin]:
         """The bins, of which those with few elements are joined with their neighbours."""
-        return [self._bin(group) for group in _groups(self.sums["count"])]
+        return [self._bin(group) for group in groups_of(self.sums["count"])]
 
     def _bin(self, group: list[int]) -> Bin:
         counts = self.sums["count"][group]
@@ -153,7 +154,7 @@ def _lowest(number: int) -> float:
     return 0.0 if number == 0 else math.ldexp(1.0, 2 * (number + _ZERO) - 1023)
 
 
-def _groups(counts: np.ndarray) -> list[list[int]]:
+def groups_of(counts: np.ndarray) -> list[list[int]]:
     """The numbers of the bins to be joined. Zeros have no scale, and go with the smallest numbers."""
     found = [int(number) for number in np.flatnonzero(counts)]
     if len(found) > 1 and found[0] == 0:

@@ -13,15 +13,17 @@ import torch
 
 from torchport.parity import dtypes
 from torchport.parity.metrics import Metrics
+from torchport.trace.residual import widened
 
 MOST = 0.1
-"""If a larger share of the elements is far from the truth, the layer loses digits, and does not choose."""
+"""If a larger share of the elements is far from the truth, the layer loses digits, and does not choose; nor may a
+candidate choose otherwise in more."""
 GAP = 16.0
 """How much nearer to the truth elements are that were not chosen otherwise."""
 BETWEEN = 0.1
 """The share of the elements that were chosen otherwise that may by chance be nearly as near."""
 FEWEST = 8
-"""Elements that a candidate may always choose otherwise if eager PyTorch does so with some."""
+"""Elements that a candidate may choose otherwise beside as many as eager PyTorch does, if `MOST` allows so many."""
 
 
 class Steady(NamedTuple):
@@ -53,7 +55,7 @@ def steady_part(
 ) -> Steady | None:
     """What is left without the elements that were chosen otherwise; None if the layer does not look as if it chose."""
     far = half_of_the_digits(metrics)
-    truth = golden.double() + distance.double()
+    truth = widened(golden) + widened(distance)
     golden_off, candidate_off = _off(golden, truth), _off(candidate, truth)
     reference_off = golden_off if coarser is None else torch.maximum(golden_off, _off(coarser, truth))
     chosen = reference_off > far / GAP
@@ -64,10 +66,10 @@ def steady_part(
     gone = chosen | by_candidate
     return Steady(
         torch.where(gone, golden, candidate),
-        torch.where(gone, 0.0, distance.double()),
+        torch.where(gone, 0.0, widened(distance)),
         None if coarser is None else torch.where(gone, golden, coarser),
         int(by_candidate.sum()),
-        int(multiple * count) + FEWEST,
+        min(int(multiple * count) + FEWEST, int(MOST * golden.numel())),
     )
 
 
@@ -76,4 +78,4 @@ def half_of_the_digits(metrics: Metrics) -> float:
 
 
 def _off(values: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    return (values.double() - truth).abs().nan_to_num(0.0)
+    return (widened(values) - truth).abs().nan_to_num(0.0)

@@ -21,6 +21,8 @@ class Tolerances(NamedTuple):
 
 WITH_TRUTH = ("float16", "bfloat16", "float32")
 """The floats of which float64 tells the truth."""
+WIDEST = ("float64", "complex128")
+"""Those that are as wide as the truth is, so that it is not known of them."""
 EXACT = Tolerances(0.0, 0.0)
 
 

@@ -7,6 +7,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 
 from torchport.parity.bins import Bin
+from torchport.trace.residual import widened
 
 
 class Span(BaseModel):
@@ -48,8 +49,8 @@ def wrong_elements(
     golden: torch.Tensor, candidate: torch.Tensor, residual: torch.Tensor, bin: Bin, limit: float
 ) -> Elements | None:
     """The elements of a bin whose distance from the truth is above `limit`; None if there are none."""
-    truth = golden.detach().double().cpu() + residual.detach().double().cpu()
-    distance = (candidate.detach().double().cpu() - truth).abs().numpy()
+    truth = widened(golden.detach().cpu()) + widened(residual.detach().cpu())
+    distance = (widened(candidate.detach().cpu()) - truth).abs().numpy()
     magnitudes = truth.abs().numpy()
     finite = np.isfinite(distance)
     wrong = (magnitudes >= bin.low) & (magnitudes < bin.high) & finite & (distance > limit)

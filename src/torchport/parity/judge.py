@@ -33,7 +33,15 @@ def judge_by(
     """
 
     def measured(coarser: torch.Tensor | None) -> tuple[Metrics, Verdict]:
-        metrics = compare(golden, candidate, distance, rtol=rule.rtol, atol=rule.atol, coarser=coarser)
+        metrics = compare(
+            golden,
+            candidate,
+            distance,
+            rtol=rule.rtol,
+            atol=rule.atol,
+            coarser=coarser,
+            by_scale=isinstance(rule, NoiseFloor),
+        )
         return metrics, rule.judge(metrics)
 
     candidate = _with_limits_of(golden, candidate)

@@ -14,6 +14,7 @@ from torchport.parity import dtypes
 from torchport.parity.accumulate import Sums
 from torchport.parity.bins import Bin
 from torchport.parity.bits import bits_of, numbers
+from torchport.parity.scaled import Scaled, errors_by_scale
 from torchport.parity.strays import Distances, worst_bin
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class Metrics(BaseModel):
     candidate_dtype: str
     noise: Noise | None = None
     incomparable: str | None = None
+    scaled: Scaled | None = None
+    """Errors by the same tolerances with the absolute part scaled to the elements' magnitude, if that was asked for."""
 
 
 def compare(
@@ -106,13 +109,15 @@ def compare(
     rtol: float | None = None,
     atol: float | None = None,
     coarser: TensorLike | None = None,
+    by_scale: bool = False,
     chunk: int = CHUNK,
 ) -> Metrics:
     """Measure `candidate` against `golden`, and both against the truth, `golden + residual`.
 
     `coarser` is what the candidate's arithmetic computes if it is coarser than that of `golden`.
 
-    Without `rtol` or `atol`, those of torch.testing.assert_close for the dtypes are used.
+    Without `rtol` or `atol`, those of torch.testing.assert_close for the dtypes are used. With `by_scale`, tensors that
+    differ and have no truth are also measured by these with the absolute part scaled (`scaled`).
     Integers and bools are compared exactly, whatever the tolerances.
     """
     golden_tensor, candidate_tensor = _as_tensor(golden), _as_tensor(candidate)
@@ -123,21 +128,25 @@ def compare(
     golden_bits = bits_of(golden_tensor)
     candidate_bits = golden_bits if candidate is golden else bits_of(candidate_tensor)
     distances = None if truth is None else numbers(bits_of(truth), dtypes.name_of(truth.dtype))
-    coarse = None if coarser is None or truth is None else _wide(_as_tensor(coarser))
+    coarse = None if coarser is None else _wide(_as_tensor(coarser))
     sums = pair.sums()
     if coarse is None and pair.golden.dtype == pair.candidate.dtype and _equal(golden_bits, candidate_bits):
         sums.add_equal(numbers(golden_bits, pair.golden.dtype), distances)
         return pair.metrics(sums, with_noise=truth is not None)
-    distances = None if distances is None else distances.astype(np.float64)
+    distances = None if distances is None else _widened(distances)
     for start in range(0, pair.numel, chunk):
         here = slice(start, start + chunk)
         parts = (None if whole is None else whole[here] for whole in (distances, coarse))
         pair.add(sums, start, golden_bits[here], candidate_bits[here], *parts)
     metrics = pair.metrics(sums, with_noise=truth is not None)
+    given = numbers(golden_bits, pair.golden.dtype), numbers(candidate_bits, pair.candidate.dtype)
+    if by_scale and (metrics.noise is None or metrics.noise.unknown) and _has_fractions(pair.golden.dtype):
+        wide = _widened(given[0]), _widened(given[1])
+        scaled = errors_by_scale(*wide, coarse, pair.tolerances, pair.golden.dtype)
+        metrics = metrics.model_copy(update={"scaled": scaled})
     if metrics.noise is None or sums.bins is None or distances is None:
         return metrics
-    given = numbers(golden_bits, pair.golden.dtype), numbers(candidate_bits, pair.candidate.dtype)
-    looked_at = partial(Distances.of, *given, distances, coarse, pair.tolerances)
+    looked_at = partial(Distances.of, *given, distances, coarse)
     worst = worst_bin(sums.bins.joined(), pair.golden.dtype, looked_at)
     return metrics.model_copy(update={"noise": metrics.noise.model_copy(update={"bin": worst})})
 
@@ -223,7 +232,8 @@ def _why_incomparable(golden: Form, candidate: Form) -> str | None:
 
 def _usable_residual(golden: torch.Tensor, residual: TensorLike | None) -> torch.Tensor | None:
     """The residual as a tensor, or None if the golden tensor has no wider dtype to be measured in."""
-    if residual is None or dtypes.name_of(golden.dtype) == "float64" or not golden.dtype.is_floating_point:
+    name = dtypes.name_of(golden.dtype)
+    if residual is None or name in dtypes.WIDEST or not _has_fractions(name):
         return None
     tensor = _as_tensor(residual)
     if tensor.shape != golden.shape:
@@ -274,7 +284,15 @@ def _root(mean_square: float) -> float:
 
 
 def _wide(tensor: torch.Tensor) -> np.ndarray:
-    return numbers(bits_of(tensor), dtypes.name_of(tensor.dtype)).astype(np.float64)
+    return _widened(numbers(bits_of(tensor), dtypes.name_of(tensor.dtype)))
+
+
+def _widened(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
+
+
+def _has_fractions(dtype: str) -> bool:
+    return dtypes.class_of(dtype) in ("float", "complex")
 
 
 def _incomparable(pair: ComparedPair, reason: str) -> Metrics:

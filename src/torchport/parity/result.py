@@ -71,8 +71,15 @@ class Layer(BaseModel):
     """The class of arithmetic that explains how far the layer is from the truth, if it is coarser than eager."""
     failure: Failure | None = None
     """Why it failed, in its parts, for whoever says it in other words."""
+    cause: str | None = None
+    """What explains the error, in words that do not name the layer; empty if nothing does, None if nobody looked."""
     unproven: bool = False
     """Whether it did not pass only because the original gives NaN everywhere, as the port does."""
+
+    @property
+    def fails(self) -> bool:
+        """Whether the layer is wrong; one of which nothing is proven did not pass, but may be right."""
+        return not self.passed and not self.unproven
 
 
 class Operation(BaseModel):
@@ -169,6 +176,8 @@ class Parity(BaseModel):
     """The worst of the program's outputs, chained: the error that users will see."""
     program: Program | None = None
     """What the program gives in the end; None if the run does not say."""
+    not_emulated: tuple[str, ...] = ()
+    """In which ways the reference cannot be run by which a failed candidate might have been excused, and why."""
     compared: int
     """The number of values that were compared in lock-step, without empty ones."""
     without_truth: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -42,8 +43,10 @@ NOISE_FLOOR = RuleBook.of(NoiseFloor(), Drift())
 def fixed_rule(rtol: float | None, atol: float | None) -> Fixed | None:
     """The tolerances that a user gave, of which one left out is 0; None if neither was given."""
     for label, value in (("rtol", rtol), ("atol", atol)):
-        if value is not None and not 0 <= value < float("inf"):
-            raise UsageError("TP0801", f"{label} is {value}", fix="give a number that is not negative")
+        is_a_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (is_a_number and 0 <= value < math.inf):
+            message = f"[[{label}]] is {value!r}"
+            raise UsageError("TP0801", message, fix="Give a number that is not negative.")
     return None if rtol is None and atol is None else Fixed(rtol=rtol or 0.0, atol=atol or 0.0)
 
 

@@ -2,7 +2,8 @@
 
 An element of a channel of large numbers may be small by chance, because large numbers cancelled. Its error is that of
 its channel, and eager PyTorch may be lucky at one such element. So up to `STRAYS` elements of a bin are not judged by
-its floor, if they are as near to the truth as the farthest elements of eager PyTorch's value, anywhere in the tensor.
+its floor, if they are as near to the truth as the farthest elements of eager PyTorch's value, anywhere in the tensor:
+one in eight, and one of a bin that has less, if the tensor has others.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchport.parity import dtypes
 from torchport.parity.bins import MULTIPLE, Bin
 
 STRAYS = 8
@@ -27,7 +27,6 @@ class Distances:
     golden: np.ndarray
     candidate: np.ndarray
     coarser: np.ndarray | None
-    tolerances: dtypes.Tolerances
 
     @classmethod
     def of(
@@ -36,24 +35,23 @@ class Distances:
         candidate: np.ndarray,
         residual: np.ndarray,
         coarser: np.ndarray | None,
-        tolerances: dtypes.Tolerances,
     ) -> Distances:
         with np.errstate(all="ignore"):
-            wide = golden.astype(np.float64)
-            truth = wide + residual
-            distance = candidate.astype(np.float64) - truth
+            truth = golden.astype(residual.dtype) + residual
+            distance = candidate.astype(residual.dtype) - truth
             known = np.isfinite(distance) & np.isfinite(residual)
             coarse = None if coarser is None else np.nan_to_num((coarser - truth)[known], posinf=0, neginf=0)
-        return cls(truth[known], residual[known], distance[known], coarse, tolerances)
+        return cls(truth[known], residual[known], distance[known], coarse)
 
     def without_strays(self, bin: Bin) -> Bin:
         magnitudes = np.abs(self.truth)
         inside = (magnitudes >= bin.low) & (magnitudes < bin.high)
-        kept = bin.count - min(STRAYS, bin.count // STRAYS, self._that_may_stray(inside))
+        few = 1 if bin.count < self.truth.size else 0
+        kept = bin.count - min(STRAYS, max(few, bin.count // STRAYS), self._that_may_stray(inside))
 
         def rest(distance: np.ndarray) -> np.ndarray:
             nearest: np.ndarray = np.sort(np.abs(distance[inside]))[:kept]
-            return nearest
+            return nearest if kept else np.zeros(1)
 
         golden, candidate = rest(self.golden), rest(self.candidate)
         coarser = np.zeros(1) if self.coarser is None else rest(self.coarser)
@@ -63,7 +61,6 @@ class Distances:
                 "floor_max": float(max(golden.max(), coarser.max())),
                 "candidate_rms": _rms(candidate),
                 "candidate_max": float(candidate.max()),
-                "excess": self._excess(inside),
             }
         )
 
@@ -74,14 +71,6 @@ class Distances:
         )
         beyond = np.count_nonzero(np.abs(self.candidate[inside]) > MULTIPLE * farthest)
         return STRAYS if beyond == 0 else 0
-
-    def _excess(self, inside: np.ndarray) -> float:
-        """The largest error as a multiple of what the tolerances allow at its place."""
-        error = np.abs(self.candidate[inside] + self.golden[inside])
-        allowed = self.tolerances.atol + self.tolerances.rtol * np.abs(self.truth - self.golden)[inside]
-        with np.errstate(all="ignore"):
-            # Only 0 / 0 gives a NaN here, and an error of 0 is none.
-            return float(np.nan_to_num(error / allowed, posinf=np.inf).max())
 
 
 def worst_bin(bins: list[Bin], dtype: str, distances: Callable[[], Distances]) -> Bin | None:

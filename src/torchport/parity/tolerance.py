@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
 from torchport.parity import dtypes
-from torchport.parity.bins import FEW, MULTIPLE, Bin
+from torchport.parity.bins import FEW, MULTIPLE, Bin, leeway
 from torchport.parity.metrics import Metrics, Noise
 from torchport.parity.percent import percent
 
@@ -59,10 +59,11 @@ class NoiseFloor:
     Where the candidate's arithmetic is coarser than eager PyTorch's and what it computes is known, that
     value's distance from the truth is the floor, if it is larger.
 
-    If no truth is known (it was not recorded, or the dtype is float64 or complex), the verdict is
-    that of `Fixed` with the tolerances of torch.testing.assert_close, and says so. The same holds
-    for a tensor of fewer than `FEW` elements that fails: eager PyTorch may be near the truth by
-    luck alone (an honest dot product, one element, fails one time in twenty; sixteen, none in 400).
+    Fewer than `FEW` elements may be more floors from the truth, the more the fewer they are: eager PyTorch may be
+    near it by luck alone.
+
+    If no truth is known (it was not recorded, or the dtype is float64 or complex128), the tolerances are those of
+    torch.testing.assert_close, their absolute part scaled to the magnitude of the elements (`scaled`).
     """
 
     multiple: float = MULTIPLE
@@ -78,11 +79,8 @@ class NoiseFloor:
         if always is not None:
             return always
         if metrics.noise is None or metrics.noise.unknown:
-            return _usual(metrics, "no float64 truth")
-        verdict = self._judge_by_noise(metrics, metrics.noise)
-        if not verdict.passed and metrics.numel < FEW:
-            return _usual(metrics, "too few elements for a noise floor")
-        return verdict
+            return _usual(metrics)
+        return self._judge_by_noise(metrics, metrics.noise)
 
     def _judge_by_noise(self, metrics: Metrics, noise: Noise) -> Verdict:
         floor_rms, floor_max = _floors(metrics, noise)
@@ -91,7 +89,7 @@ class NoiseFloor:
         kind, floors = ("RMS", by_rms) if is_by_rms else ("maximum", by_max)
         judged = noise.candidate_rms if is_by_rms else noise.candidate_max
         reason = f"{floors:.3g} times as far from the float64 truth as eager PyTorch, by {kind}"
-        verdict = _within(floors / self.multiple, self.name, reason, judged)
+        verdict = _within(floors / self._limit(metrics), self._name_for(metrics), reason, judged)
         if noise.bin is None:
             return verdict
         in_bin = self._judge_bin(noise.bin, metrics)
@@ -101,6 +99,15 @@ class NoiseFloor:
         )
         return said._replace(ratio=nearest.ratio, judged=nearest.judged, bin_limit=in_bin.bin_limit)
 
+    def _limit(self, metrics: Metrics) -> float:
+        """The floors that a tensor may be from the truth: more of a few elements, as of a bin with as few."""
+        return self.multiple * leeway(metrics.numel) if metrics.numel < FEW else self.multiple
+
+    def _name_for(self, metrics: Metrics) -> str:
+        if metrics.numel >= FEW:
+            return self.name
+        return f"noise floor x {self._limit(metrics):.3g} (as there are few elements)"
+
     def _judge_bin(self, bin: Bin, metrics: Metrics) -> Verdict:
         by_rms, by_max = bin.in_floors(metrics.golden_dtype)
         is_by_rms = by_rms >= by_max / 2
@@ -108,7 +115,8 @@ class NoiseFloor:
         judged = bin.candidate_rms if is_by_rms else bin.candidate_max
         which = f"the {bin.count} elements of magnitude {bin.low:.3g} to {bin.high:.3g}"
         reason = f"{floors:.3g} times as far from the float64 truth as eager PyTorch, by {kind} over {which}"
-        verdict = _within(bin.ratio(metrics.golden_dtype, self.multiple), self.name, reason, judged)
+        ratio = bin.ratio(metrics.golden_dtype, self.multiple)
+        verdict = _within(ratio, self._name_for(metrics), reason, judged)
         floor_rms, floor_max = bin.floors(metrics.golden_dtype)
         limit = max(2 * self.multiple * floor_rms, floor_max)
         return verdict if verdict.passed else verdict._replace(bin_limit=limit)
@@ -120,13 +128,12 @@ class NoiseFloor:
         """
         if dtypes.class_of(golden.golden_dtype) in ("bool", "int"):
             return 0.0
-        if golden.noise is None or golden.noise.unknown or golden.numel < FEW:
-            usual = golden.atol + golden.rtol * _finite(golden.golden_max)
-            return usual if golden.noise is None else max(usual, self._by_floor(golden, golden.noise))
+        if golden.noise is None or golden.noise.unknown:
+            return scaled_atol(golden) + golden.rtol * _finite(golden.golden_max)
         return self._by_floor(golden, golden.noise)
 
     def _by_floor(self, golden: Metrics, noise: Noise) -> float:
-        return (self.multiple + 1) * _finite(_floors(golden, noise)[1])
+        return (self._limit(golden) + 1) * _finite(_floors(golden, noise)[1])
 
 
 @dataclass(frozen=True)
@@ -223,9 +230,28 @@ def _finite(value: float) -> float:
     return value if math.isfinite(value) else 0.0
 
 
-def _usual(metrics: Metrics, why: str) -> Verdict:
-    verdict = Fixed(metrics.rtol, metrics.atol).judge(metrics)
-    return verdict._replace(rule=f"{verdict.rule} ({why})")
+def scaled_atol(metrics: Metrics) -> float:
+    """The absolute tolerance, scaled to the largest number, but never up."""
+    return metrics.atol * min(1.0, _finite(metrics.golden_max))
+
+
+def _usual(metrics: Metrics) -> Verdict:
+    """The verdict on a value without a truth, by the tolerances of assert_close at the scale of its elements."""
+    rule = f"rtol {metrics.rtol:g}, atol {metrics.atol:g} of the scale (no float64 truth)"
+    excess = _scaled_excess(metrics)
+    share = metrics.mismatch_pct if metrics.scaled is None else metrics.scaled.mismatch_pct
+    reason = f"{percent(share / 100)} of the elements are outside {rule}"
+    return _within(excess, rule, reason, metrics.max_abs)
+
+
+def _scaled_excess(metrics: Metrics) -> float:
+    """That which was measured, or the largest that it can be."""
+    if metrics.scaled is not None:
+        return metrics.scaled.excess
+    if metrics.excess == 0.0:
+        return 0.0
+    scale = min(1.0, _finite(metrics.golden_max))
+    return metrics.excess / scale if scale else math.inf
 
 
 def _within(ratio: float, rule: str, reason: str, judged: float | None = None) -> Verdict:

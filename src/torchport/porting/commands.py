@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -20,24 +20,27 @@ from torchport.parity.rulebook import rules_for
 from torchport.porting import ctrl_c
 from torchport.porting.conversion import converted_manifest, names_of_a_port
 from torchport.porting.hints import read_hints, wished_axes
+from torchport.porting.overwriting import must_not_lose_work
 from torchport.porting.port import (
     Port,
     folder_of_port,
     must_be_writable,
-    must_not_be_edited,
     port,
     safe_name,
 )
 from torchport.porting.proof import explained_todos
 from torchport.porting.rewritten import minify_rewritten, snippet_port
-from torchport.runs.changing import changing, put_back_if_interrupted
+from torchport.runs.changing import BEFORE, changing, put_back_if_interrupted
 from torchport.runs.folder import OF_A_VERDICT, REPORT_FILE, open_folder
 from torchport.runs.report import Report
 from torchport.runs.run import Run
+from torchport.spelling import spelled
 from torchport.targets.base import Target, WritesCode
 from torchport.targets.registry import DEFAULT, find_target, options_for
 
 __all__ = ["check_port", "codegen", "minify_run", "port_spec", "record_script", "record_spec"]
+
+_VERDICTS = ("pass", "fail")
 
 
 def _spec_name(spec: str) -> str:
@@ -61,7 +64,7 @@ def port_spec(
 ) -> Report:
     """Ports a model and proves the port; `options` are those of the target.
 
-    An error leaves a run that was there before as it was, also one that shows when the new port is already written.
+    A run with a verdict that was there before stays as it was unless the new port comes to one, too.
     """
     rules_for(rtol, atol)
     wishes = read_hints(hints)
@@ -74,8 +77,9 @@ def port_spec(
     folder = folder_of_port(out, name)
     must_be_writable(folder)
     if not force:
-        must_not_be_edited(folder, chosen)
-    with ctrl_c.during_a_port(folder), _unless_it_ends(folder, chosen):
+        must_not_lose_work(folder, chosen)
+
+    def make() -> Report:
         watch(Message(f"loading {spec}"))
         subject = load_spec(spec)
         made = port(
@@ -92,17 +96,54 @@ def port_spec(
         )
         return made.check(rtol=rtol, atol=atol, explain=explain)
 
+    with ctrl_c.during_a_port(folder):
+        return _in_place_of_a_verdict(folder, chosen, make)
+
 
 @contextmanager
-def _unless_it_ends(folder: Path, target: Target) -> Iterator[None]:
+def unless_it_ends(folder: Path, target: Target) -> Iterator[None]:
     """Within, a port is made; a run with a verdict that was there before is put back if that ends in an error.
 
     If there is no such run, what is written so far is kept: the port may be there although it cannot be built.
     """
     put_back_if_interrupted(folder)
     there = (folder / REPORT_FILE).is_file()
-    with changing(folder, names_of_a_port(target)) if there else nullcontext():
+    with changing(folder, names_of_a_port(target, folder)) if there else nullcontext():
         yield
+
+
+def _in_place_of_a_verdict(folder: Path, target: Target, make: Callable[[], Report]) -> Report:
+    """The report of a port that is made; a run with a verdict that was there before gives way to another verdict alone.
+
+    If there is no such run, what is written is kept, also if the port cannot be built or has TODOs.
+    """
+    try:
+        with unless_it_ends(folder, target):
+            report = make()
+            if report.status in _VERDICTS or _earlier_status(folder) not in _VERDICTS:
+                return report
+            raise _NoVerdict(report)
+    except _NoVerdict as end:
+        elsewhere = spelled("give another folder ([[out]]) to keep this one")
+        kept = f"{folder} keeps the run that was there, which has a verdict: {elsewhere}"
+        notes = (*end.report.notes, kept)
+        return end.report.model_copy(update={"notes": notes, "files": {}, "report": None})
+
+
+class _NoVerdict(Exception):
+    """A port came to no verdict, so that what was there before is put back."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(report.status)
+        self.report = report
+
+
+def _earlier_status(folder: Path) -> str | None:
+    """The status of the run that is being replaced."""
+    try:
+        return Report.from_json((folder / BEFORE / REPORT_FILE).read_text(encoding="utf-8")).status
+    except (OSError, ValueError):
+        return None
 
 
 def record_spec(
@@ -185,7 +226,7 @@ def codegen(
     code = target.write_code(graph, file, given, model)
     if port is not None:
         must_be_writable(port)
-        must_not_be_edited(port, target)
+        must_not_lose_work(port, target, fix="Give another folder to --port, or remove this one.")
         ported = converted_manifest(manifest, graph, target, port, given)
         file = ported.artifact.folder
     written = [module for key, module in graph.modules.items() if key not in body_keys(graph.modules)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from torchport.capture.graph import Graph
 from torchport.capture.recorder import Capture
 from torchport.events import Steps
 from torchport.files import write_atomically
+from torchport.porting import overwriting
+from torchport.runs import own_work
 from torchport.runs.changing import changing
 from torchport.runs.folder import OF_A_PORT, RunFile, RunFolder
-from torchport.targets.base import Artifact, LeavesBeside, Options, Target
+from torchport.targets.base import Artifact, Options, Target, beside_of
 
 
 @dataclass
@@ -53,10 +56,10 @@ def converted(
     )
     files = RunFolder(folder, about)
     with (
-        changing(folder, names_of_a_port(target)),
+        changing(folder, names_of_a_port(target, folder)),
         steps.step("convert", "writing the code"),
+        _in_place_of_another(files, target),
     ):
-        files.forget()
         capture.save(files.captures)
         given = capture.weights if weights is None else weights
         has_values = not any(tensor.is_meta for tensor in capture.weights.values())
@@ -65,10 +68,20 @@ def converted(
     return Converted(files, target, artifact, steps.seconds)
 
 
-def names_of_a_port(target: Target) -> tuple[str, ...]:
-    """All that converting a capture may change in the folder of a run."""
-    beside = tuple(target.beside) if isinstance(target, LeavesBeside) else ()
-    return (*OF_A_PORT, target.project, *beside)
+def names_of_a_port(target: Target, folder: Path) -> tuple[str, ...]:
+    """All that converting a capture may change in the folder of a run, where another port may be now."""
+    return tuple(
+        dict.fromkeys((*OF_A_PORT, target.project, *beside_of(target), *overwriting.names_of_other(folder)))
+    )
+
+
+@contextmanager
+def _in_place_of_another(files: RunFolder, target: Target) -> Iterator[None]:
+    """Within, an artifact is written; what the folder has of an earlier port is gone by then."""
+    overwriting.remove_other(files.path, target)
+    with own_work.noted_as_written(files):
+        files.forget()
+        yield
 
 
 def converted_manifest(
@@ -77,8 +90,7 @@ def converted_manifest(
     """Converts what a manifest says, without weights; what was recorded beside it of constants and buffers is kept."""
     about = RunFile(name=graph.name, target=target.name, options=options.model_dump(), project=target.project)
     files = RunFolder(folder, about)
-    with changing(folder, names_of_a_port(target)):
-        files.forget()
+    with changing(folder, names_of_a_port(target, folder)), _in_place_of_another(files, target):
         write_atomically(files.manifest, manifest.read_bytes())
         name = capture_name(manifest, "manifest")
         recorded = None if name is None else captured_file(manifest.parent, name, "weights")

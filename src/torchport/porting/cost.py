@@ -7,7 +7,6 @@ on a busy machine, and a report should not flatter the port.
 from __future__ import annotations
 
 import copy
-import time
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,10 @@ import torch
 from torchport.capture.random_numbers import random_numbers_kept
 from torchport.runs.report import Cost
 from torchport.targets.base import Artifact, Timed, Timing
+from torchport.targets.stopwatch import run_seconds
 
 BUDGET = 0.05
 """The seconds for either of them, after a run that warms up."""
-LEAST_RUNS, PATIENCE = 3, 1.0
-"""A busy machine may need longer for a few runs; a model that takes seconds is run twice."""
 
 
 def cost_of(artifact: Artifact, golden: Path, original: Original | None) -> Cost | None:
@@ -45,7 +43,7 @@ def timed(original: Original) -> Timing | None:
         model = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
         args, kwargs = copy.deepcopy((args, kwargs))
         with torch.no_grad(), random_numbers_kept(), redirect_stdout(None):
-            seconds = _runs(model, args, kwargs)
+            seconds = run_seconds(lambda: model(*args, **kwargs), BUDGET)
     except Exception:  # The model's own code raises what it likes; the verdict stands without.
         return None
     return Timing(
@@ -54,17 +52,6 @@ def timed(original: Original) -> Timing | None:
         threads=torch.get_num_threads(),
         bytes=_resident_bytes(),
     )
-
-
-def _runs(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[float]:
-    """The seconds of each run, without the first."""
-    model(*args, **kwargs)
-    found: list[float] = []
-    while not found or (sum(found) < PATIENCE and (len(found) < LEAST_RUNS or sum(found) < BUDGET)):
-        start = time.perf_counter()
-        model(*args, **kwargs)
-        found.append(time.perf_counter() - start)
-    return found
 
 
 def _resident_bytes() -> int | None:

@@ -8,18 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from torchport.errors import Stopped
-from torchport.runs.folder import REPORT_FILE, RUN_FILE
+from torchport.runs.folder import RUN_FILE
 
 
 @contextmanager
 def during_a_port(folder: Path) -> Iterator[None]:
+    earlier = _state(folder / RUN_FILE)
     try:
         yield
     except KeyboardInterrupt as stop:
-        place = shlex.quote(str(folder))
-        if (folder / REPORT_FILE).is_file():
+        place, now = shlex.quote(str(folder)), _state(folder / RUN_FILE)
+        if now is not None and now == earlier:
             raise _as_before(folder) from stop
-        if (folder / RUN_FILE).is_file():
+        if now is not None:
             text = (
                 f"stopped: the port is written to {folder} and not proven; `torchport check {place}` goes on"
             )
@@ -34,6 +35,15 @@ def during_a_check(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt as stop:
         raise _as_before(folder) from stop
+
+
+def _state(file: Path) -> tuple[int, int] | None:
+    """What is another once the file is written anew; None if there is no such file."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def _as_before(folder: Path) -> Stopped:

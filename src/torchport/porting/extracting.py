@@ -21,6 +21,7 @@ from torchport.weights import suggestions
 from torchport.weights.checkpoint import Checkpoint, opened
 from torchport.weights.extraction import extract
 from torchport.weights.matching import Match, match
+from torchport.weights.origin import Origin
 from torchport.weights.rules import Rules, read_rules
 
 
@@ -92,6 +93,7 @@ def extract_weights(
             of=given.model_dump_json(),
             say=lambda text: watch(Message(text)),
         )
+        Origin.of(paths, checkpoint.files, found.prefixes).write(out)
         return {
             "status": "extracted",
             **_facts(found),

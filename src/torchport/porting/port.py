@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.recorder import record
 from torchport.capture.symbols import parse_dynamic
-from torchport.errors import DiskError, ManifestError, TorchportError
+from torchport.errors import CaptureError, DiskError, ManifestError
 from torchport.events import Passing, Steps, Watcher, ignore
 from torchport.explain.minify import minify
 from torchport.explain.repro import Minified
@@ -30,8 +31,9 @@ from torchport.porting import proof, recording
 from torchport.porting.bench import PortBench
 from torchport.porting.conversion import Converted, converted
 from torchport.porting.cost import cost_of
+from torchport.porting.overwriting import must_not_lose_work
 from torchport.runs.changing import changing
-from torchport.runs.folder import OF_A_PORT, OF_A_VERDICT, RunFolder, is_run, open_folder
+from torchport.runs.folder import OF_A_PORT, OF_A_VERDICT, RunFolder, open_folder
 from torchport.runs.report import Report
 from torchport.runs.verdict import written
 from torchport.targets.base import Resizable, Target, Todo
@@ -176,12 +178,13 @@ def port(
     folder = folder_of_port(out, name)
     must_be_writable(folder)
     if not force:
-        must_not_be_edited(folder, chosen)
+        must_not_lose_work(folder, chosen)
     steps = Steps(watch)
-    with steps.step("capture", "capturing the model"):
+    given = as_arguments(args)
+    with steps.step("capture", "capturing the model"), _advising_only(chosen):
         capture = record(
             model,
-            args,
+            given,
             kwargs,
             name=name,
             dynamic=dynamic,
@@ -194,9 +197,20 @@ def port(
         error = capture.export_error
         steps.say(f"{error}; recorded by hooks, with TODOs for what these cannot see\n  next:  {error.fix}")
     made = converted(capture, chosen, folder, chosen_options, steps=steps)
-    given = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     inputs = given, dict(kwargs or {})
     return Port(made.files, made.target, made.artifact, made.seconds, model, watch, inputs)
+
+
+@contextmanager
+def _advising_only(target: Target) -> Iterator[None]:
+    """Within, nobody is advised to allow random numbers where the target has no such option."""
+    try:
+        yield
+    except CaptureError as error:
+        if error.code != "TP0204" or "allow_random" in target.options.model_fields:
+            raise
+        fix = "Pass random tensors in as inputs."
+        raise CaptureError(error.code, error.message, where=error.where, fix=fix) from error
 
 
 def must_be_writable(folder: Path) -> None:
@@ -210,28 +224,6 @@ def must_be_writable(folder: Path) -> None:
 def folder_of_port(out: str | Path | None, name: str) -> Path:
     """Where a port is written to."""
     return Path(out) if out is not None else Path("torchport-out") / name
-
-
-def must_not_be_edited(folder: Path, target: Target) -> None:
-    """DiskError if a port would be written over one of the same target that somebody has edited."""
-    if not is_run(folder):
-        return
-    try:
-        files = open_folder(folder)
-    except TorchportError:
-        return  # Whatever it is, it is no port with a known source.
-    if files.about.project != target.project or not files.project.is_dir():
-        return
-    try:
-        edits = target.open(files.project, files.name).edits()
-    except (OSError, ValueError, TorchportError):
-        return
-    if edits:
-        count = "1 place is" if len(edits) == 1 else f"{len(edits)} places are"
-        file = files.project / (target.editable or "")
-        raise DiskError(
-            "TP0331", f"the port was edited by hand: {count} not what was generated", where=str(file)
-        )
 
 
 def safe_name(name: str) -> str:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors
 import torch
 
 from torchport.capture.assumed import Assumed
@@ -27,9 +26,10 @@ from torchport.errors import CaptureError, RunError, TraceError, UsageError, Wei
 from torchport.porting.conversion import Converted
 from torchport.runs.folder import RunFolder
 from torchport.targets.base import Artifact, Resizable, Target
+from torchport.trace import safetensors_layout as layout
 from torchport.trace.plan import Plan
 from torchport.trace.reading import Trace, as_bytes
-from torchport.weights.loaded import LoadedWeights
+from torchport.weights.origin import independent
 
 _STORED_FLOATS = ("F", "BF")
 
@@ -64,7 +64,8 @@ def on_other_inputs(subject: Subject, port: Converted, beside: RunFolder) -> OnO
     """Records the model on other inputs in `beside`; the port stays as it is, and must fit them.
 
     If it is the same model at other sizes, the artifact takes these and the weights that the model has. A model on the
-    meta device gets the weights that the port loads, a part of it at a time.
+    meta device gets its weights out of the checkpoint that the port's are from, a part of it at a time; or, if it has
+    them under other names, those that the port loads.
     """
     model = subject.model
     if model is None:
@@ -76,7 +77,7 @@ def on_other_inputs(subject: Subject, port: Converted, beside: RunFolder) -> OnO
     graph, manifest = read_manifest(port.files.manifest)
     stored = port.artifact.stored
     if on_meta(model, subject[1:]) and stored is not None and "export_error" not in manifest:
-        return _streamed(model, subject, graph, LoadedWeights(stored, graph), port.artifact, beside)
+        return _streamed(model, subject, graph, stored, port.artifact, beside)
     resized = _resized(model, subject, graph, port, beside)
     again, artifact = resized or (_again(model, subject, graph, manifest, port), port.artifact)
     files = beside if resized is None else beside.at_sizes()
@@ -89,7 +90,7 @@ def _streamed(
     model: torch.nn.Module,
     subject: Subject,
     graph: Graph,
-    weights: LoadedWeights,
+    stored: Path,
     artifact: Artifact,
     beside: RunFolder,
 ) -> OnOtherInputs:
@@ -100,9 +101,10 @@ def _streamed(
             "the inputs are on the meta device, and so have no values",
             fix="Make the inputs outside of torch.device('meta'); the model may stay there.",
         )
-    again = record_streamed(model, graph, weights, subject.args, subject.kwargs)
-    again.save(beside.captures, beside.name)
-    weights.save(beside.captured("weights"))
+    with independent(stored, graph) as (weights, mapping):
+        again = record_streamed(model, graph, weights, subject.args, subject.kwargs)
+        replace(again, mapping=mapping).save(beside.captures, beside.name)
+        weights.save(beside.captured("weights"))
     beside.write()
     return OnOtherInputs(beside, artifact)
 
@@ -245,22 +247,20 @@ def _check_weights(path: Path, graph: Graph) -> None:
     if not wanted:
         return
     try:
-        with safetensors.safe_open(path, framework="np") as file:
-            there = set(file.keys())
-            for name, weight in wanted.items():
-                if name not in there:
-                    raise WeightsError("TP0320", f"the weights have no tensor {name!r}", where=str(path))
-                found = file.get_slice(name)
-                shape, dtype = tuple(found.get_shape()), str(found.get_dtype())
-                is_float = dtype.startswith(_STORED_FLOATS)
-                if shape != weight.meta.shape or is_float != ("float" in weight.meta.dtype):
-                    raise WeightsError(
-                        "TP0321",
-                        f"the tensor {name!r} is {dtype} {list(shape)}, and the port reads "
-                        f"{weight.meta.dtype} {list(weight.meta.shape)}",
-                        where=str(path),
-                    )
+        there = layout.read_header(path).tensors
     except FileNotFoundError as error:
         raise WeightsError("TP0320", f"there is no weights file {path}", where=str(path)) from error
-    except (safetensors.SafetensorError, OSError) as error:
+    except (layout.NotSound, OSError) as error:
         raise WeightsError("TP0320", f"the weights cannot be read: {error}", where=str(path)) from error
+    for name, weight in wanted.items():
+        if name not in there:
+            raise WeightsError("TP0320", f"the weights have no tensor {name!r}", where=str(path))
+        shape, dtype = tuple(there[name]["shape"]), there[name]["dtype"]
+        is_float = dtype.startswith(_STORED_FLOATS)
+        if shape != weight.meta.shape or is_float != ("float" in weight.meta.dtype):
+            raise WeightsError(
+                "TP0321",
+                f"the tensor {name!r} is {dtype} {list(shape)}, and the port reads "
+                f"{weight.meta.dtype} {list(weight.meta.shape)}",
+                where=str(path),
+            )

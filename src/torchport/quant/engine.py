@@ -6,28 +6,25 @@ What was measured is kept in the folder of the run under a name that follows fro
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from torchport.errors import UsageError
 from torchport.events import Message, Watcher, ignore
+from torchport.fan_out import Engine, fan_out
 from torchport.files import write_atomically
 from torchport.porting.port import Port
-from torchport.quant.measuring import Subject, known_importance, measure, subject_of
+from torchport.quant.measuring import Subject, known_importance, measure, subject_of, write_blocks
 from torchport.quant.results import SchemeDrift
 from torchport.quant.storing import Importance, digest_of
 
-Engine = Literal["local", "ray"]
-VERSION = 3
+MEASURED = "measured"
+"""The folder of results in that of a run. It stays when another port takes the place: its results have other names."""
+VERSION = 4
 """Of what is kept: results of another are measured again."""
 
 
@@ -55,28 +52,24 @@ def run_tasks(
     """The results in the order of the tasks; those that are known are not measured again."""
     basis = _basis(subject)
     places = [_place(task, basis) for task in tasks]
-    known = [_kept(place, task) for place, task in zip(places, tasks, strict=True)]
+    known = [_kept(place, task, subject, importance) for place, task in zip(places, tasks, strict=True)]
     open_ = [index for index, result in enumerate(known) if result is None]
-    run = _on_ray if engine == "ray" else _here(subject, importance, jobs)
-    for done, (index, result) in enumerate(run([tasks[index] for index in open_]), start=1):
-        write_atomically(places[open_[index]], result.model_dump_json() + "\n")
+    found = _run([tasks[index] for index in open_], subject, importance, engine, jobs)
+    for done, (index, result) in enumerate(found, start=1):
+        _keep(places[open_[index]], tasks[open_[index]], result)
         known[open_[index]] = result
         watch(Message(f"{tasks[open_[index]].scheme}: {done} of {len(open_)}"))
     return [result for result in known if result is not None]
 
 
-Run = Callable[[Sequence[Task]], Iterator[tuple[int, SchemeDrift]]]
-
-
-def _here(subject: Subject, importance: Importance, jobs: int | None) -> Run:
-    def one(task: Task) -> SchemeDrift:
-        return _measured(task, subject, importance)
-
-    def run(tasks: Sequence[Task]) -> Iterator[tuple[int, SchemeDrift]]:
-        with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
-            yield from enumerate(pool.map(one, tasks))
-
-    return run
+def _run(
+    tasks: Sequence[Task], subject: Subject, importance: Importance, engine: Engine, jobs: int | None
+) -> Iterator[tuple[int, SchemeDrift]]:
+    if engine == "ray":  # Whose workers open the folder themselves.
+        for place, text in fan_out(_opened_and_measured, tasks, engine=engine):
+            yield place, SchemeDrift.model_validate_json(text)
+        return
+    yield from fan_out(partial(_measured, subject=subject, importance=importance), tasks, jobs=jobs)
 
 
 def _measured(task: Task, subject: Subject, importance: Importance) -> SchemeDrift:
@@ -90,24 +83,6 @@ def _measured(task: Task, subject: Subject, importance: Importance) -> SchemeDri
         keep=keep,
         by_layer=task.by_layer,
     )
-
-
-def _on_ray(tasks: Sequence[Task]) -> Iterator[tuple[int, SchemeDrift]]:
-    if importlib.util.find_spec("ray") is None:
-        raise UsageError(
-            "TP0803",
-            "--engine ray needs ray, which is not installed",
-            fix="Run `pip install 'torchport[ray]'`.",
-        )
-    import ray
-
-    if not ray.is_initialized():
-        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False)
-    remote = ray.remote(_opened_and_measured)
-    waiting: dict[Any, int] = {remote.remote(task): index for index, task in enumerate(tasks)}
-    while waiting:
-        (ready,), _ = ray.wait(list(waiting), num_returns=1)
-        yield waiting.pop(ready), SchemeDrift.model_validate_json(ray.get(ready))
 
 
 def _opened_and_measured(task: Task) -> str:
@@ -133,12 +108,30 @@ def _basis(subject: Subject) -> str:
 def _place(task: Task, basis: str) -> Path:
     asked = json.dumps([basis, task.scheme, sorted(task.mix), task.by_importance, task.by_layer, task.keep])
     name = hashlib.sha256(asked.encode()).hexdigest()[:24]
-    return Path(task.folder) / "quant" / "measured" / f"{name}.json"
+    return Path(task.folder) / MEASURED / f"{name}.json"
 
 
-def _kept(place: Path, task: Task) -> SchemeDrift | None:
+class _Kept(BaseModel):
+    """A result, and a digest of the file that it is of: other choices of formats are kept under the same name."""
+
+    drift: SchemeDrift
+    file: str | None
+
+
+def _keep(place: Path, task: Task, result: SchemeDrift) -> None:
+    file = None if task.keep is None else digest_of(Path(task.keep))
+    write_atomically(place, _Kept(drift=result, file=file).model_dump_json() + "\n")
+
+
+def _kept(place: Path, task: Task, subject: Subject, importance: Importance) -> SchemeDrift | None:
+    """The result of a task, if it is known; its file is written again if it is gone, or another's."""
     try:
-        result = SchemeDrift.model_validate_json(place.read_bytes())
+        kept = _Kept.model_validate_json(place.read_bytes())
     except (OSError, ValidationError):
         return None
-    return result if task.keep is None or Path(task.keep).is_file() else None
+    if task.keep is None:
+        return kept.drift
+    file = Path(task.keep)
+    if not file.is_file() or digest_of(file) != kept.file:
+        write_blocks(file, subject, dict(task.mix), importance, by_importance=task.by_importance)
+    return kept.drift if digest_of(file) == kept.file else None

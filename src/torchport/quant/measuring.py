@@ -5,7 +5,7 @@ A `Task` can be handed to another process or machine: it is opened there from th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,18 +13,17 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from torchport.blocks.formats import AWQ, bytes_in, format_called, why_not
 from torchport.capture.graph import Graph
 from torchport.capture.manifest import read_manifest
 from torchport.capture.plan import make_plan
-from torchport.capture.weights import FileWeights
 from torchport.errors import QuantError, RunError, UsageError
 from torchport.parity.metrics import compare
 from torchport.porting.port import Port
 from torchport.quant.chosen import Candidate, Chosen, choose
-from torchport.quant.formats import AWQ, bytes_in, format_called, why_not
 from torchport.quant.results import Drift, LayerDrift, Logits, SchemeDrift, decibels
-from torchport.quant.storing import Importance, Mix, error_of_weight, store, stored_bytes
-from torchport.runs.folder import RunFolder
+from torchport.quant.storing import Importance, Mix, RowWeights, error_of_weight, store, stored_bytes
+from torchport.runs.folder import BLOCKS, RunFolder
 from torchport.targets.base import Artifact, Mode, RunsInBlocks
 from torchport.trace.plan import Plan
 from torchport.trace.reading import Trace
@@ -40,7 +39,7 @@ class Subject:
     files: RunFolder
     graph: Graph
     artifact: RunsInBlocks
-    weights: FileWeights
+    weights: RowWeights
     chosen: Chosen
 
     @property
@@ -59,12 +58,13 @@ def subject_of(made: Port) -> Subject:
         raise UsageError(
             "TP0801", f"{made.files.name} has no matrix that is only multiplied with or looked up in"
         )
-    return Subject(made.files, graph, artifact, FileWeights(artifact.stored), chosen)
+    reversed_ = [name for name, candidate in chosen.candidates.items() if candidate.inputs_first]
+    return Subject(made.files, graph, artifact, RowWeights(artifact.stored, reversed_), chosen)
 
 
 def known_importance(subject: Subject) -> Importance:
     with Trace(subject.files.captured("trace")) as golden:
-        return importance_of(golden, subject.plan, subject.graph, subject.chosen)
+        return importance_of(golden, subject.chosen)
 
 
 def formats_of(scheme: str) -> tuple[list[str], bool]:
@@ -98,6 +98,8 @@ def mix_of(scheme: str, chosen: Chosen) -> dict[str, str]:
 def _why_not(form: str, candidate: Candidate) -> str | None:
     if form == AWQ and candidate.is_table:
         return "its rows are looked up, and awq is for what is multiplied with"
+    if form == AWQ and not candidate.given:
+        return "what it is multiplied with is no input or output of a module, so that no recording has it"
     return why_not(form, candidate.shape[1])
 
 
@@ -115,10 +117,9 @@ def measure(
 
     The importance of columns is used for blocks if `by_importance`; awq cannot do without.
     """
-    used = {name: columns for name, columns in importance.items() if by_importance or mix.get(name) == AWQ}
     with TemporaryDirectory(prefix=".blocks-", dir=_scratch(subject)) as scratch:
         file = keep or Path(scratch) / "weights.gguf"
-        store(file, subject.graph.name, subject.weights, mix, used)
+        used = write_blocks(file, subject, mix, importance, by_importance=by_importance)
         artifact = subject.artifact.on_weights(file)
         with Trace(subject.files.captured("trace")) as golden:
             chained = _run(artifact, subject, "chained", Path(scratch))
@@ -143,8 +144,17 @@ def measure(
     )
 
 
+def write_blocks(
+    file: Path, subject: Subject, mix: Mix, importance: Importance, *, by_importance: bool
+) -> Importance:
+    """Writes the weights in these formats, and gives the importance that was used for them."""
+    used = {name: columns for name, columns in importance.items() if by_importance or mix.get(name) == AWQ}
+    store(file, subject.graph.name, subject.weights, mix, used)
+    return used
+
+
 def _scratch(subject: Subject) -> Path:
-    place = subject.files.path / "quant"
+    place = subject.files.path / BLOCKS
     place.mkdir(parents=True, exist_ok=True)
     return place
 
@@ -240,17 +250,18 @@ def _note(subject: Subject, candidate: Candidate, form: str) -> str | None:
     return "in blocks in the file alone: made floats when it is loaded"
 
 
-def importance_of(golden: Trace, plan: Plan, graph: Graph, chosen: Chosen) -> Mapping[str, np.ndarray]:
-    """How much the columns of each weight matter: the mean square of what they are multiplied with in the recording."""
-    squares: dict[str, tuple[np.ndarray, int]] = {}
-    layers = {c.layer: name for name, c in chosen.candidates.items() if not c.is_table}
-    for call in plan.calls.values():
-        is_layer = call.path in layers and len(graph.modules[call.module].nodes) == 1
-        if not is_layer or not call.inputs or not golden.has(call.inputs[0]):
-            continue
-        name = layers[call.path]
-        values = golden.get(call.inputs[0])
-        rows = values.reshape(-1, values.shape[-1]).double().square().sum(dim=0).numpy()
-        total, count = squares.get(name, (np.zeros_like(rows), 0))
-        squares[name] = total + rows, count + values.numel() // values.shape[-1]
-    return {name: (total / max(count, 1)).astype(np.float32) for name, (total, count) in squares.items()}
+def importance_of(golden: Trace, chosen: Chosen) -> Importance:
+    """How much the columns of each weight matter: the mean square of what they are multiplied with in the recording.
+
+    A weight is not in it if the recording does not have all that it is multiplied with.
+    """
+    found = {}
+    for name, candidate in chosen.candidates.items():
+        squares, count = np.zeros(candidate.shape[1]), 0
+        for key in candidate.given:
+            rows = golden.get(key).reshape(-1, candidate.shape[1]).double()
+            squares += rows.square().sum(dim=0).numpy()
+            count += len(rows)
+        if count:
+            found[name] = (squares / count).astype(np.float32)
+    return found

@@ -35,11 +35,13 @@ def parts_of(path: str) -> tuple[str, ...]:
     return tuple(f"{path}.{part}" for part in (*_PARTS, "g_idx"))
 
 
-def unpack_layer(tensors: Mapping[str, torch.Tensor], path: str) -> torch.Tensor:
+def unpack_layer(
+    tensors: Mapping[str, torch.Tensor], path: str, *, zeros_less_one: bool = True
+) -> torch.Tensor:
     """The weight of one layer of a checkpoint."""
     qweight, qzeros, scales = (tensors[f"{path}.{part}"] for part in _PARTS)
     g_idx = tensors.get(f"{path}.g_idx")
-    return unpack(path, qweight, qzeros, scales, g_idx)
+    return unpack(path, qweight, qzeros, scales, g_idx, zeros_less_one=zeros_less_one)
 
 
 def unpack(
@@ -48,8 +50,10 @@ def unpack(
     qzeros: torch.Tensor,
     scales: torch.Tensor,
     g_idx: torch.Tensor | None = None,
+    *,
+    zeros_less_one: bool = True,
 ) -> torch.Tensor:
-    """The weight of one layer, with the outputs first."""
+    """The weight of one layer, with the outputs first. Zeros of GPTQ are stored less one, but in its second version."""
     for name, tensor in (("qweight", qweight), ("qzeros", qzeros)):
         if tensor.dtype != torch.int32 or tensor.dim() != 2:
             message = f"{path}.{name} is {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
@@ -59,7 +63,8 @@ def unpack(
     zeros = _columns(qzeros.numpy(), bits, packing)
     if packing == "gptq":
         integers = _columns(np.ascontiguousarray(qweight.numpy().T), bits, packing).T
-        zeros = (zeros + 1) & (2**bits - 1)
+        # A stored 15 is a zero of 16, as kernels add the one to the unpacked number: it does not wrap.
+        zeros = zeros + 1 if zeros_less_one else zeros
     else:
         integers = _columns(qweight.numpy(), bits, packing)
     inputs = len(integers)

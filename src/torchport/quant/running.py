@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torchport.capture.spec import load_spec
-from torchport.errors import UsageError
+from torchport.errors import TorchportError, UsageError
 from torchport.events import Message, Watcher
+from torchport.fan_out import Engine
 from torchport.files import write_atomically
+from torchport.porting import ctrl_c
+from torchport.porting.commands import unless_it_ends
+from torchport.porting.overwriting import must_not_lose_work
 from torchport.porting.port import Port, must_be_writable, port, safe_name
-from torchport.quant.engine import Engine, Task, run_tasks
+from torchport.quant.engine import MEASURED, Task, run_tasks
 from torchport.quant.measuring import Subject, formats_of, known_importance, mix_of, subject_of
 from torchport.quant.planned import plan_for
 from torchport.quant.results import LeftAsFloats, Plan, QuantReport, SchemeDrift, Sensitivity
 from torchport.quant.sensitivity import choices_of, sensitivities
-from torchport.quant.storing import Importance, Mix, stored_bytes
-from torchport.targets.registry import DEFAULT
-
-REPORT = "quantization.json"
+from torchport.quant.storing import Importance, Mix, digest_of, stored_bytes
+from torchport.runs.folder import BLOCKS, QUANTIZATION_FILE, open_folder
+from torchport.runs.report import Report
+from torchport.targets.registry import DEFAULT, find_target
 
 
 @dataclass(frozen=True)
@@ -45,26 +52,75 @@ class Asked:
 
 
 def quantize_spec(
-    spec: str, asked: Asked, *, out: Path | None, name: str | None, dynamic: str | None, watch: Watcher
+    spec: str,
+    asked: Asked,
+    *,
+    out: Path | None,
+    name: str | None,
+    dynamic: str | None,
+    force: bool = False,
+    watch: Watcher,
 ) -> QuantReport:
-    """Ports a model, proves the port, and measures what is asked for."""
+    """Ports a model, proves the port, and measures what is asked for.
+
+    An error on the way to the verdict leaves a run that was there before as it was.
+    """
     must_be_sound(asked)
     folder = out or Path("torchport-out") / (name or safe_name(spec.rpartition(":")[2]))
     must_be_writable(folder)
-    watch(Message(f"loading {spec}"))
-    given = load_spec(spec)
+    target = find_target(DEFAULT)
+    if not force:
+        must_not_lose_work(folder, target)
     called = name or safe_name(spec.rpartition(":")[2])
-    made = port(
-        given.model,
-        given.args,
-        given.kwargs,
-        target=DEFAULT,
-        out=folder,
-        name=called,
-        dynamic=dynamic,
-        watch=watch,
-    )
-    return quantize_port(made, asked, watch=watch)
+    with ctrl_c.during_a_port(folder), unless_it_ends(folder, target), _same_blocks_kept(folder):
+        watch(Message(f"loading {spec}"))
+        given = load_spec(spec)
+        made = port(
+            given.model,
+            given.args,
+            given.kwargs,
+            target=DEFAULT,
+            out=folder,
+            name=called,
+            dynamic=dynamic,
+            watch=watch,
+            force=force,
+        )
+        mixes, proof = proven(made, asked, watch=watch)
+    return _measured(made, asked, mixes, proof, watch=watch)
+
+
+@contextmanager
+def _same_blocks_kept(folder: Path) -> Iterator[None]:
+    """Within, a port is made, which takes the blocks of the one before; they come back if the weights are the same."""
+    before, aside = _weights_in(folder), folder / MEASURED / ".blocks"
+    shutil.rmtree(aside, ignore_errors=True)
+    if before is not None and (folder / BLOCKS).is_dir():
+        shutil.copytree(folder / BLOCKS, aside, copy_function=_link)
+    try:
+        yield
+        if aside.is_dir() and _weights_in(folder) == before:
+            shutil.rmtree(folder / BLOCKS, ignore_errors=True)
+            aside.rename(folder / BLOCKS)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _link(file: str, other: str) -> None:
+    """The same file under another name; a copy on disks that have no links."""
+    try:
+        os.link(file, other)
+    except OSError:
+        shutil.copy2(file, other)
+
+
+def _weights_in(folder: Path) -> str | None:
+    """A digest of the weights that the port in a folder was recorded with; None if there is no such port."""
+    try:
+        weights = open_folder(folder).captured("weights")
+    except TorchportError:
+        return None
+    return digest_of(weights) if weights.is_file() else None
 
 
 def must_be_sound(asked: Asked) -> None:
@@ -81,13 +137,28 @@ def must_be_sound(asked: Asked) -> None:
 
 def quantize_port(made: Port, asked: Asked, *, watch: Watcher) -> QuantReport:
     """The same for a port that is there. What is found is kept in the folder of the run."""
+    mixes, proof = proven(made, asked, watch=watch)
+    return _measured(made, asked, mixes, proof, watch=watch)
+
+
+Mixes = Mapping[str, Mix]
+"""The formats of the weights by scheme."""
+
+
+def proven(made: Port, asked: Asked, *, watch: Watcher) -> tuple[Mixes, Report]:
+    """The schemes as formats of the weights of a port, and the verdict on it as it is."""
     made.watch = watch
-    subject = subject_of(made)
-    mixes = {scheme: mix_of(scheme, subject.chosen) for scheme in dict.fromkeys(asked.schemes)}
+    chosen = subject_of(made).chosen
+    mixes = {scheme: mix_of(scheme, chosen) for scheme in dict.fromkeys(asked.schemes)}
     proof = made.check(explain=False)
     if proof.status == "unsupported":
         todos = ", ".join(sorted({todo.op for todo in proof.todos}))
         raise UsageError("TP0801", f"{made.files.name} has TODOs and cannot be run: {todos}")
+    return mixes, proof
+
+
+def _measured(made: Port, asked: Asked, mixes: Mixes, proof: Report, *, watch: Watcher) -> QuantReport:
+    subject = subject_of(made)
     facts: dict[str, Any] = {
         "model": made.files.name,
         "float_bytes": stored_bytes(subject.weights, {}),
@@ -120,7 +191,7 @@ class _Measuring:
 
     def schemes(self, mixes: Mapping[str, Mix]) -> list[SchemeDrift]:
         """Whole schemes, by layer, with their files kept."""
-        keep = {scheme: str(self.subject.files.path / "quant" / f"{scheme}.gguf") for scheme in mixes}
+        keep = {scheme: str(self.subject.files.path / BLOCKS / f"{scheme}.gguf") for scheme in mixes}
         return self._run([self._task(scheme, mix, keep=keep[scheme]) for scheme, mix in mixes.items()])
 
     def outputs(self, mixes: Sequence[tuple[str, dict[str, str]]]) -> list[SchemeDrift]:
@@ -167,7 +238,7 @@ def left_as_floats(subject: Subject) -> list[LeftAsFloats]:
 
 
 def _kept(report: QuantReport, subject: Subject) -> QuantReport:
-    file = subject.files.path / REPORT
+    file = subject.files.path / QUANTIZATION_FILE
     report = report.model_copy(update={"report": str(file)})
     write_atomically(file, report.model_dump_json(indent=1) + "\n")
     return report

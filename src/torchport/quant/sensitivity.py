@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from torchport.blocks.formats import FORMATS, rounded, why_not
+from torchport.blocks.gguf import nbytes_of
 from torchport.errors import QuantError
 from torchport.quant.chosen import Candidate
-from torchport.quant.formats import FORMATS, rounded, why_not
-from torchport.quant.gguf import nbytes_of
 from torchport.quant.measuring import Subject
 from torchport.quant.planning import Choice
 from torchport.quant.results import SchemeDrift, Sensitivity

@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from torchport.blocks.formats import AWQ, FORMATS, bytes_in, quantise, rounded
+from torchport.blocks.gguf import write_gguf
+from torchport.capture.graph import TensorMeta
 from torchport.capture.weights import FileWeights
 from torchport.errors import QuantError
-from torchport.quant.formats import AWQ, FORMATS, bytes_in, quantise, rounded
-from torchport.quant.gguf import write_gguf
 
 Mix = Mapping[str, str]
 """The format of each weight that is in blocks; weights that are not in it stay floats."""
 Importance = Mapping[str, np.ndarray]
 """How much the columns of a weight matter, for those of which it is known."""
+
+
+TRANSPOSED = "torchport.transposed."
+"""Before the name of a tensor in the metadata of a file: its axes are the other way round than in the model."""
+
+
+class RowWeights(FileWeights):
+    """The weights of a port, of which some are given with the outputs first, as blocks of their rows need them."""
+
+    def __init__(self, path: Path, inputs_first: Iterable[str] = ()):
+        super().__init__(path)
+        self.inputs_first = frozenset(inputs_first)
+
+    def meta(self, name: str) -> TensorMeta:
+        meta = super().meta(name)
+        return TensorMeta(meta.shape[::-1], meta.dtype) if name in self.inputs_first else meta
+
+    def read(self, name: str) -> torch.Tensor:
+        tensor = super().read(name)
+        return tensor.T.contiguous() if name in self.inputs_first else tensor
 
 
 @dataclass(frozen=True)
@@ -28,7 +49,7 @@ class _Stored:
     name: str
     shape: tuple[int, ...]
     type: str
-    store: FileWeights
+    store: RowWeights
     importance: np.ndarray | None = None
     is_awq: bool = False
 
@@ -43,19 +64,20 @@ class _Stored:
         return _as_float32(self.name, tensor).contiguous().numpy()
 
 
-def store(path: Path, model: str, weights: FileWeights, mix: Mix, importance: Importance) -> None:
-    """Writes all weights to a GGUF file."""
+def store(path: Path, model: str, weights: RowWeights, mix: Mix, importance: Importance) -> None:
+    """Writes all weights to a GGUF file, those that the model has with the inputs first the other way round."""
     tensors = list(_tensors(weights, mix, importance))
-    write_gguf(path, tensors, {"general.architecture": "torchport", "general.name": model})
+    facts: dict[str, str | int | bool] = {"general.architecture": "torchport", "general.name": model}
+    write_gguf(path, tensors, facts | {TRANSPOSED + name: True for name in sorted(weights.inputs_first)})
 
 
-def stored_bytes(weights: FileWeights, mix: Mix) -> int:
+def stored_bytes(weights: RowWeights, mix: Mix) -> int:
     """What the weights take up, each in its format."""
     tensors = _tensors(weights, mix, {})
     return sum(bytes_in(AWQ if tensor.is_awq else tensor.type, tensor.shape) for tensor in tensors)
 
 
-def _tensors(weights: FileWeights, mix: Mix, importance: Importance) -> Iterator[_Stored]:
+def _tensors(weights: RowWeights, mix: Mix, importance: Importance) -> Iterator[_Stored]:
     halves = {"float16": "f16", "bfloat16": "bf16"}
     for name in sorted(weights.names()):
         meta = weights.meta(name)
@@ -76,7 +98,7 @@ def _as_float32(name: str, tensor: torch.Tensor) -> torch.Tensor:
     return single
 
 
-def error_of_weight(name: str, weights: FileWeights, form: str, importance: np.ndarray | None) -> np.ndarray:
+def error_of_weight(name: str, weights: RowWeights, form: str, importance: np.ndarray | None) -> np.ndarray:
     """The difference that a format makes to a weight."""
     rows = weights.read(name).numpy()
     difference: np.ndarray = rounded(name, rows, form, importance) - rows

@@ -5,70 +5,56 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from torchport.capture.weights import FileWeights
+from torchport.blocks.gguf import MAGIC
 from torchport.errors import UsageError
-from torchport.quant.formats import FORMATS, dequantise
-from torchport.quant.gguf import MAGIC, TYPES, GgufFile, read_gguf
+from torchport.quant.checkpoint_format import zeros_are_less_one
 from torchport.quant.packed import packed_layers, parts_of, unpack_layer
 from torchport.trace.writing import write_tensors
-
-_PLAIN = {"f32": torch.float32, "f16": torch.float16, "f64": torch.float64, "bf16": torch.bfloat16} | {
-    name: getattr(torch, name.replace("i", "int")) for name in ("i8", "i16", "i32", "i64")
-}
-
-
-def unpack_file(file: Path, out: Path) -> dict[str, int]:
-    """Writes the floats of a GGUF file, or of safetensors of AWQ or GPTQ; gives how many, and how many unpacked."""
-    if file.suffix == ".gguf" or _begins_with_magic(file):
-        tensors: Mapping[str, torch.Tensor] = _OfGguf(read_gguf(file))
-    else:
-        tensors = _OfPacked(FileWeights(file))
-    write_tensors(out, tensors, {"format": "pt"})
-    return {"tensors": len(tensors), "unpacked": tensors.unpacked}  # type: ignore[attr-defined]
+from torchport.weights.checkpoint import Checkpoint, opened
+from torchport.weights.gguf import Quantised
+from torchport.weights.stored import Stored
+from torchport.weights.views import as_tensor
 
 
-def _begins_with_magic(file: Path) -> bool:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False
+def unpack_file(path: Path, out: Path) -> dict[str, int]:
+    """Writes the floats of a checkpoint of GGUF, AWQ or GPTQ; gives how many, and how many of them were packed."""
+    with opened([path]) as checkpoint:
+        tensors = _Unpacked(checkpoint, path)
+        write_tensors(out, tensors, {"format": "pt"})
+        return {"tensors": len(tensors), "unpacked": tensors.count}
 
 
-class _OfGguf(Mapping[str, torch.Tensor]):
-    def __init__(self, file: GgufFile) -> None:
-        self._file = file
-        self.unpacked = sum(info.type in FORMATS for info in file.tensors.values())
+class _Read(Mapping[str, torch.Tensor]):
+    """The tensors of a checkpoint, each read when it is asked for."""
+
+    def __init__(self, stored: Mapping[str, Stored]) -> None:
+        self._stored = stored
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._file.tensors)
+        return iter(self._stored)
 
     def __len__(self) -> int:
-        return len(self._file.tensors)
+        return len(self._stored)
 
     def __getitem__(self, name: str) -> torch.Tensor:
-        info, data = self._file.tensors[name], self._file.blocks(name)
-        if info.type not in FORMATS:
-            values = torch.from_numpy(np.array(data)).view(_PLAIN[info.type])
-            return values.reshape(info.shape)
-        width = info.shape[-1] // TYPES[info.type].elements * TYPES[info.type].nbytes
-        return torch.from_numpy(dequantise(data.reshape(-1, width), FORMATS[info.type])).reshape(info.shape)
+        return as_tensor(self._stored[name])
 
 
-class _OfPacked(Mapping[str, torch.Tensor]):
-    def __init__(self, weights: FileWeights) -> None:
-        self._weights = weights
-        layers = packed_layers(weights.names())
-        if not layers:
-            message = f"{weights.path} has no layer of AWQ or GPTQ, which have a qweight, and is no GGUF file"
+class _Unpacked(Mapping[str, torch.Tensor]):
+    def __init__(self, checkpoint: Checkpoint, path: Path) -> None:
+        self._stored = _Read(checkpoint.tensors)
+        layers = packed_layers(checkpoint.tensors)
+        in_blocks = sum(isinstance(stored, Quantised) for stored in checkpoint.tensors.values())
+        self.count = len(layers) + in_blocks
+        if not self.count and not _begins_with_magic(checkpoint.files[0]):
+            message = f"{path} has no layer of AWQ or GPTQ, which have a qweight, and is no GGUF file"
             raise UsageError("TP0801", message)
-        self.unpacked = len(layers)
+        self._less_one = not layers or zeros_are_less_one(checkpoint.files[0].parent)
         parts = {part for layer in layers for part in parts_of(layer)}
         self._names = {f"{layer}.weight": layer for layer in layers}
-        self._names |= {name: "" for name in weights.names() if name not in parts}
+        self._names |= {name: "" for name in checkpoint.tensors if name not in parts}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -78,4 +64,11 @@ class _OfPacked(Mapping[str, torch.Tensor]):
 
     def __getitem__(self, name: str) -> torch.Tensor:
         layer = self._names[name]
-        return unpack_layer(self._weights, layer) if layer else self._weights.read(name)
+        if not layer:
+            return self._stored[name]
+        return unpack_layer(self._stored, layer, zeros_less_one=self._less_one)
+
+
+def _begins_with_magic(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC

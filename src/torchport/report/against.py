@@ -54,7 +54,7 @@ class RunSummary(BaseModel):
             rule=report.rule,
             culprit=None if report.first_divergence is None else report.first_divergence.layer,
             layers=len(report.layers),
-            failed=sum(not layer.passed for layer in report.layers),
+            failed=sum(layer.fails for layer in report.layers),
             drifts=None if report.outputs is None else report.outputs.passed is not True,
             todos=len(report.todos),
             seconds=round(sum(taken), 3) if taken else None,
@@ -116,16 +116,19 @@ class Change(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def worse(self) -> tuple[str, ...]:
-        """What got worse, a sentence each."""
+        """What got worse: a sentence for all layers of which the same is true."""
         turned = {one.layer for one in self.newly_failing}
+        grown = [one for one in self.grown if one.passed is False and one.layer not in turned]
+        further = list({one.layer: one for one in reversed(grown)}.values())[::-1]
         return (
             *self._verdict(_distance(self.now) > _distance(self.before)),
             *self._outputs(False, True, "the outputs drift too far, and did not before"),
-            *(f"{one.layer} {self._was(one.layer)} and fails: {one.reason}" for one in self.newly_failing),
-            *(
-                f"{one.layer} fails and is further off than before: {one.kind} error {moved(one)}"
-                for one in self.grown
-                if one.passed is False and one.layer not in turned
+            *self._turned_to_fail("passed"),
+            *self._turned_to_fail("is new"),
+            *_together(
+                [one.layer for one in further],
+                f"{{}} fails and is further off than before{_of_one(further)}",
+                "{} layers fail and are further off than before: {}",
             ),
             *(f"nothing maps {todo.op} in {todo.layer}: {todo.reason}" for todo in self.todos_added),
         )
@@ -152,11 +155,21 @@ class Change(BaseModel):
     def _nearer(self) -> tuple[str, ...]:
         """The layers that still fail, but are less far off."""
         shrunk = {one.layer: one for one in self.shrunk if one.passed is False}
-        alone = "".join(f": {one.kind} error {moved(one)}" for one in shrunk.values())
         return _together(
             list(shrunk),
-            f"{{}} fails and is less far off than before{alone}",
+            f"{{}} fails and is less far off than before{_of_one(list(shrunk.values()))}",
             "{} layers fail and are less far off than before: {}",
+        )
+
+    def _turned_to_fail(self, was: str) -> tuple[str, ...]:
+        """The layers that fail and did not before, because they passed or because they were not there."""
+        found = [one for one in self.newly_failing if self._was(one.layer) == was]
+        alone = f": {found[0].reason}" if found else ""
+        several = "are new" if was == "is new" else was
+        return _together(
+            [one.layer for one in found],
+            f"{{}} {was} and fails{alone}",
+            f"{{}} layers {several} and fail: {{}}",
         )
 
     def _verdict(self, applies: bool) -> tuple[str, ...]:
@@ -167,6 +180,11 @@ class Change(BaseModel):
 
     def _was(self, layer: str) -> str:
         return "is new" if layer in self.added else "passed"
+
+
+def _of_one(errors: list[Moved]) -> str:
+    """How far the error of a layer has moved, if there is no other."""
+    return f": {errors[0].kind} error {moved(errors[0])}" if len(errors) == 1 else ""
 
 
 def _together(layers: list[str], one: str, several: str) -> tuple[str, ...]:

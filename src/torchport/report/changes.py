@@ -15,6 +15,7 @@ from torchport.report import terminal
 from torchport.report.against import Change, Moved, RunSummary, moved
 from torchport.report.formats import FORMATS
 from torchport.report.markdown import code, left_out, plain, table
+from torchport.report.printable import printable
 
 ROWS, BETTER = 12, 3
 NAMES = 20
@@ -38,6 +39,7 @@ def text_of(change: Change) -> str:
 
 def render(change: Change, console: Console) -> None:
     """Prints `change`, what got worse first."""
+    change = printable(change)
     grid = Table.grid(padding=(0, 2, 0, 0))
     word = Text(change.status.upper(), style=_STYLES[change.status])
     grid.add_row(word, Text(_headline(change), style="bold"))
@@ -64,6 +66,7 @@ def _print_errors(heading: str, errors: tuple[Moved, ...], rows: int, console: C
 
 
 def markdown_of(change: Change) -> str:
+    change = printable(change)
     parts = [f"## {_SIGNS[change.status]} {change.status.upper()}: {plain(_headline(change))}"]
     parts.append("\n".join(f"- {plain(sentence)}" for sentence in _first(change.worse or change.better)))
     parts.append("\n".join(f"- **{label}**: {plain(fact)}" for label, fact in _facts(change)))

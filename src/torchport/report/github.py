@@ -12,6 +12,7 @@ from pathlib import Path
 from torchport.errors import DiskError
 from torchport.report import markdown, phrases
 from torchport.report.places import Place, place_of_culprit, place_of_layer
+from torchport.report.printable import printable
 from torchport.runs.findings import Finding, findings
 from torchport.runs.report import Report
 from torchport.runs.run import Run
@@ -24,7 +25,7 @@ Annotation = tuple[str, Place | None, str, str]
 
 
 def render(run: Run) -> str:
-    report = run.report
+    report = printable(run.report)
     if report.passed:
         return _command("notice", None, f"torchport: {report.model}", phrases.headline(report)) + "\n"
     errors = [*_culprit(report), *_todos(report)]

@@ -17,7 +17,9 @@ from torchport.report.places import Place, place_of_culprit, place_of_layer
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
 
 
 def render(run: Run) -> str:
@@ -67,7 +69,9 @@ def _culprit(suite: Element, report: Report) -> None:
 def _layer(suite: Element, report: Report, layer: Layer) -> None:
     place = place_of_layer(report, layer.name, layer.source)
     case = _case(suite, layer.type, layer.name, place)
-    if not layer.passed:
+    if layer.unproven:
+        SubElement(case, "skipped", message=_xml(layer.reason or "nothing is proven"))
+    elif not layer.passed:
         failure = SubElement(case, "failure", type="diverges", message=_xml(layer.reason or "diverges"))
         failure.text = _xml(
             f"alone: {phrases.error(layer.own)}\nchained: {phrases.error(layer.chained)}\n"
@@ -102,5 +106,5 @@ def _count(suite: Element, kind: str) -> int:
 
 
 def _xml(text: str) -> str:
-    r"""Text that XML can hold: other characters are written as Python would, such as \x1b."""
+    r"""Text that XML can hold and a terminal can show: other characters are written as Python would, such as \x1b."""
     return _NOT_XML.sub(lambda found: ascii(found.group())[1:-1], text)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from torchport.report import phrases
 from torchport.report.places import shown
+from torchport.report.printable import printable
 from torchport.runs.findings import findings
 from torchport.runs.report import Report
 from torchport.runs.run import Run
@@ -25,9 +26,9 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$@&])")
 
 
 def render(run: Run) -> str:
-    report = run.report
+    report = printable(run.report)
     parts = [
-        f"## {_SIGNS.get(report.status, '⚠️')} {phrases.WORDS[report.status]}: {plain(phrases.headline(report))}",
+        f"## {_SIGNS.get(report.status, '⚠️')} {phrases.word(report)}: {plain(phrases.headline(report))}",
         plain(phrases.measure(report) or ""),
         _outputs(report),
         "\n".join(f"> Note: {plain(note)}" for note in report.notes),
@@ -95,12 +96,12 @@ def _worst_layers(report: Report) -> str:
             phrases.own_error(layer.own),
             phrases.share_of_limit(layer.own),
             phrases.largest(layer.chained),
-            "" if layer.own is None else f"{layer.own.cosine:.7g}",
+            "" if layer.own is None or layer.unproven else f"{layer.own.cosine:.7g}",
         )
         for layer, name in worst
     ]
     left = len(judged) - len(rows) - sum(len(one.others) for one in findings(report))
-    heading = "### Worst layers" if worst and not worst[0][0].passed else "### Nearest to the limit"
+    heading = f"### {phrases.title_of_worst(worst)}"
     headings = ("", "Layer", "Type", "Own error", "of limit", "Chained", "Cosine")
     return table(heading, headings, rows, left_out(left, "layers"), right=3)
 

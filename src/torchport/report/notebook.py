@@ -5,9 +5,11 @@ from html import escape
 from torchport.parity.result import Divergence
 from torchport.report import phrases
 from torchport.report.places import shown
+from torchport.report.printable import printable
 from torchport.runs.findings import line_of_fault
 from torchport.runs.report import Report
 
+_MARKS = {"pass": "✓", "FAIL": "✕", "unproven": "·"}
 WORST = 10
 _SIGNS = {"pass": ("✓", "#2e8b57"), "fail": ("✕", "#d9480f")}
 _OTHER = ("!", "#b7791f")
@@ -28,6 +30,7 @@ _STYLE = """
 
 def render(report: Report) -> str:
     """The verdict, the culprit with what would explain it, and the worst layers. Text from outside is escaped."""
+    report = printable(report)
     parts = [f"<style>{_STYLE}</style>", _verdict(report)]
     if report.first_divergence is not None:
         parts.append(_culprit(report.first_divergence))
@@ -40,7 +43,7 @@ def render(report: Report) -> str:
 
 def _verdict(report: Report) -> str:
     sign, colour = _SIGNS.get(report.status, _OTHER)
-    badge = f'<span class="badge" style="background: {colour}">{sign} {phrases.WORDS[report.status]}</span>'
+    badge = f'<span class="badge" style="background: {colour}">{sign} {phrases.word(report)}</span>'
     outputs = "" if report.outputs is None else f"<p>Outputs: {escape(phrases.outputs(report.outputs))}</p>"
     measured = "" if (said := phrases.measure(report)) is None else f"<p>{escape(said)}</p>"
     return f'<p class="verdict">{badge}{escape(phrases.headline(report))}</p>{measured}{outputs}'
@@ -75,7 +78,7 @@ def _table(report: Report) -> str:
     rows = []
     for layer, name in worst:
         cells = (
-            f"{'✓' if layer.passed else '✕'} {phrases.verdict(layer)}",
+            f"{_MARKS[phrases.verdict(layer)]} {phrases.verdict(layer)}",
             name,
             layer.type.rpartition(".")[2],
             phrases.own_error(layer.own),
@@ -83,7 +86,7 @@ def _table(report: Report) -> str:
             phrases.largest(layer.chained),
         )
         row = "".join(f"<td{_class(place)}>{escape(cell)}</td>" for place, cell in enumerate(cells))
-        kind = "" if layer.passed else ' class="failed"'
+        kind = ' class="failed"' if layer.fails else ""
         rows.append(f"<tr{kind}>{row}</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 

@@ -13,6 +13,11 @@ from torchport.runs.report import Report
 WORDS = {"pass": "PASS", "fail": "FAIL", "unsupported": "UNSUPPORTED", "error": "ERROR"}
 
 
+def word(report: Report) -> str:
+    """The verdict in one word."""
+    return "UNPROVEN" if report.unproven else WORDS[report.status]
+
+
 def headline(report: Report, *, with_rule: bool = True) -> str:
     """The verdict in one line: the cause of a failure if it is known, or else how many layers agree, by which rule."""
     ported, known, culprit = f"{report.model} to {report.target}", cause(report), report.first_divergence
@@ -30,7 +35,7 @@ def measure(report: Report, *, with_rule: bool = True) -> str | None:
 def _counted(report: Report, with_rule: bool) -> str:
     """How many layers agree, by which rule."""
     judged = [layer for layer in report.layers if is_judged(layer)]
-    failed = [layer for layer in judged if not layer.passed]
+    failed = [layer for layer in judged if layer.fails]
     rule = f" ({report.rule})" if report.rule and with_rule else ""
     if report.status == "pass":
         agree = "the 1 layer agrees" if len(judged) == 1 else f"all {len(judged)} layers agree"
@@ -39,8 +44,9 @@ def _counted(report: Report, with_rule: bool) -> str:
     if report.status == "unsupported":
         return f"{_operations(len(report.todos))} nothing maps"
     if report.unproven:
-        nan = "the 1 layer is" if len(judged) == 1 else f"{len(failed)} of {len(judged)} layers are"
-        return f"nothing is proven: {nan} NaN everywhere, in the original too{rule}"
+        count = sum(layer.unproven for layer in judged)
+        nan = "the 1 layer is" if len(judged) == 1 else f"{count} of {len(judged)} layers are"
+        return f"nothing is proven: {nan} NaN everywhere, in the original too"
     if failed:
         return f"{_diverging(report, len(failed), len(judged))}{rule}"
     if report.status == "error" and report.stopped is not None:
@@ -61,8 +67,9 @@ def _diverging(report: Report, failed: int, judged: int) -> str:
     """How many layers diverge, and in how many ways if that is fewer."""
     if judged == 1:
         return "the 1 layer diverges"
-    ways = len(findings(report))
-    alike = "" if ways == failed else ", all in the same way" if ways == 1 else f", in {ways} ways"
+    found = findings(report)
+    one = ", all in the same way" if found[0].is_one_fault else ", all of one class and by about as much"
+    alike = "" if len(found) == failed else one if len(found) == 1 else f", in {len(found)} ways"
     return f"{failed} of {judged} layers diverge{alike}"
 
 
@@ -164,7 +171,7 @@ def _not_finite(measured: Measured) -> int:
 
 def share_of_limit(measured: Measured | None) -> str:
     """The share of the rule's limit that an error takes up: below 1 passes."""
-    if measured is None or measured.ratio is None:
+    if measured is None or measured.ratio is None or measured.is_nan_everywhere:
         return ""
     ratio = measured.ratio
     if not math.isfinite(ratio):
@@ -223,7 +230,19 @@ def is_judged(layer: Layer) -> bool:
 
 
 def verdict(layer: Layer) -> str:
-    return "pass" if layer.passed else "FAIL"
+    return "FAIL" if layer.fails else "unproven" if layer.unproven else "pass"
+
+
+def title_of_worst(worst: Sequence[tuple[Layer, str]]) -> str:
+    """The heading of a table with the rows that `worst` gives."""
+    kinds = {verdict(layer) for layer, _ in worst}
+    return (
+        "Worst layers"
+        if "FAIL" in kinds
+        else "Unproven layers"
+        if "unproven" in kinds
+        else "Nearest to the limit"
+    )
 
 
 def number(value: float) -> str:
@@ -249,8 +268,8 @@ def cost(report: Report) -> list[tuple[str, str]]:
     known = [("speed", f"port {_milliseconds(port.seconds)}{beside} a run ({threads}{each}; indicative)")]
     if port.bytes is not None:
         other = None if original is None else original.bytes
-        process = "" if other is None else f", the Python process {other / 1e6:.0f} MB"
-        known.append(("memory", f"port {port.bytes / 1e6:.0f} MB at most{process}"))
+        beside = f"; not to be compared with the {other / 1e6:.0f} MB of all of this Python" if other else ""
+        known.append(("memory", f"port {port.bytes / 1e6:.0f} MB at most{beside}"))
     return known
 
 

@@ -7,6 +7,7 @@ current directory.
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from pathlib import Path
 from torchport.capture.source import is_of_python
 from torchport.runs.report import Report
 
+_IN_A_SENTENCE = re.compile(r"(?<![\w./])/[^\s'\"()<>,;]+\.py(?::\d+)?")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -66,6 +68,11 @@ def _shown(source: str, roots: tuple[Path, ...]) -> str:
     elif not place.is_below_root and is_of_python(place.file):
         place = replace(place, file=Path(place.file).relative_to(sysconfig.get_path("stdlib")).as_posix())
     return str(place)
+
+
+def with_short_places(text: str) -> str:
+    """A sentence with the lines of Python that it names as a person reads them."""
+    return _IN_A_SENTENCE.sub(lambda found: shown(found.group()) or found.group(), text)
 
 
 def place_of_layer(report: Report, name: str, source: str | None) -> Place | None:

@@ -56,7 +56,7 @@ def _driver() -> Object:
 
 
 def _rule(code: str) -> Object:
-    title, meaning, fix = CODES[code]
+    title, meaning, fix = CODES[code].spelled()
     return {
         "id": code,
         "shortDescription": {"text": title},
@@ -90,13 +90,21 @@ def _culprit(report: Report) -> list[Object]:
 
 
 def _victims(report: Report) -> list[Object]:
-    """The other layers whose own error is out of bounds."""
+    """The other layers whose own error is out of bounds, and those of which nothing is proven."""
     culprit = None if report.first_divergence is None else report.first_divergence.layer
     results = []
     for layer in report.layers:
-        if not layer.passed and layer.name != culprit:
-            message = f"{layer.name} diverges too: {layer.reason or phrases.error(layer.own)}"
-            place = place_of_layer(report, layer.name, layer.source)
+        if layer.passed or layer.name == culprit:
+            continue
+        place, why = (
+            place_of_layer(report, layer.name, layer.source),
+            layer.reason or phrases.error(layer.own),
+        )
+        if layer.unproven:
+            message = f"nothing is proven of {layer.name}: {why}"
+            results.append(_result(report, NOTHING_COMPARED, "note", layer.name, place, message))
+        else:
+            message = f"{layer.name} diverges too: {why}"
             results.append(_result(report, DIVERGES, "warning", layer.name, place, message))
     return results
 

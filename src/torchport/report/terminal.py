@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from torchport.report import phrases
-from torchport.report.escaping import escaped
 from torchport.report.places import shown
+from torchport.report.printable import printable
 from torchport.runs.report import Report
 from torchport.runs.run import Run
 
@@ -23,6 +23,7 @@ TODOS = 10
 EDITED_LINES = 40
 ROOM_FOR_TYPE = 96
 _STYLES = {"pass": "bold green", "fail": "bold red"}
+_OF_VERDICTS = {"pass": "green", "FAIL": "bold red", "unproven": "yellow"}
 _OF_A_DIFF = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -43,6 +44,7 @@ def render(report: Report, console: Console, folder: Path | None = None) -> None
 
     `folder` is the folder of the run, if the run was moved after the report was written.
     """
+    report = printable(report)
     _verdict(report, console)
     _culprit(report, console)
     _edits(report, console)
@@ -55,14 +57,14 @@ def render(report: Report, console: Console, folder: Path | None = None) -> None
 def _verdict(report: Report, console: Console) -> None:
     style = _STYLES.get(report.status, "bold yellow")
     table = Table.grid(padding=(0, 2, 0, 0))
-    word = Text(phrases.WORDS[report.status], style=style)
+    word = Text(phrases.word(report), style=style)
     table.add_row(word, Text(phrases.headline(report), style="bold"))
     if (measured := phrases.measure(report)) is not None:
         table.add_row("", Text(measured))
     if report.outputs is not None:
         table.add_row("", Text(f"Outputs: {phrases.outputs(report.outputs)}"))
     for note in report.notes:
-        table.add_row("", Text(f"Note: {escaped(note)}", style="yellow"))
+        table.add_row("", Text(f"Note: {note}", style="yellow"))
     console.print(table)
 
 
@@ -71,10 +73,10 @@ def _culprit(report: Report, console: Console) -> None:
     if divergence is None:
         return
     table = Table.grid(padding=(0, 2, 0, 0))
-    name = Text.assemble((escaped(divergence.place), "bold red"), f"  {divergence.type}")
+    name = Text.assemble((divergence.place, "bold red"), f"  {divergence.type}")
     table.add_row(Text("Culprit", style="bold"), name)
     for label, fact in phrases.facts(report):
-        table.add_row(f"  {label}", Text(escaped(fact), overflow="fold"))
+        table.add_row(f"  {label}", Text(fact, overflow="fold"))
     console.print(Padding(table, (1, 0, 0, 0)))
 
 
@@ -94,7 +96,7 @@ def _worst_layers(report: Report, console: Console) -> None:
     worst = phrases.worst(report, WORST)
     if not worst:
         return
-    title = "Nearest to the limit" if worst[0][0].passed else "Worst layers"
+    title = phrases.title_of_worst(worst)
     is_wide = console.width >= ROOM_FOR_TYPE
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("", no_wrap=True)
@@ -105,8 +107,8 @@ def _worst_layers(report: Report, console: Console) -> None:
         table.add_column("Type", no_wrap=True, max_width=24)
     for layer, name in worst:
         cells = [
-            Text(phrases.verdict(layer), style="green" if layer.passed else "bold red"),
-            Text(escaped(name)),
+            Text(phrases.verdict(layer), style=_OF_VERDICTS[phrases.verdict(layer)]),
+            Text(name),
             Text(phrases.own_error(layer.own)),
             *([Text(phrases.limit(layer.own))] if is_wide else []),
             Text(phrases.share_of_limit(layer.own)),

@@ -25,6 +25,9 @@ from torchport.targets.registry import EARLIER_PROJECT, EARLIER_TARGET
 SCHEMA = 1
 RUN_FILE = "run.json"
 REPORT_FILE = "report.json"
+QUANTIZATION_FILE = "quantization.json"
+BLOCKS = "quant"
+"""The folder of the weights in blocks."""
 _CAPTURE = "capture"
 _RUN = "run"
 _SNIPPETS = "snippets"
@@ -32,9 +35,19 @@ _PAGE = "report.html"
 _MINIFIED = "minified"
 _CHECKS = "checks"
 _SIZES = "resized"
+_AS_WRITTEN = "written.json"
 OF_A_VERDICT = (REPORT_FILE, _PAGE, _RUN, _SNIPPETS, _MINIFIED)
 """What a check writes, and what goes when the verdict does."""
-OF_A_PORT = (*OF_A_VERDICT, RUN_FILE, _CAPTURE, _CHECKS, _SIZES)
+OF_A_PORT = (
+    *OF_A_VERDICT,
+    RUN_FILE,
+    _CAPTURE,
+    _CHECKS,
+    _SIZES,
+    _AS_WRITTEN,
+    QUANTIZATION_FILE,
+    BLOCKS,
+)
 """What a port writes, but for its artifact, and what goes when another port takes the place."""
 _AGAIN = "_again"
 """How earlier versions named recordings on other inputs, which they kept among those of the port."""
@@ -73,6 +86,11 @@ class RunFolder:
     def project(self) -> Path:
         """The folder of the artifact."""
         return Path(os.path.normpath(self.path / (self.about.project or "project")))
+
+    @property
+    def as_written(self) -> Path:
+        """What the files of the artifact were when they were generated."""
+        return self.path / _AS_WRITTEN
 
     @property
     def captures(self) -> Path:

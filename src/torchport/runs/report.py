@@ -4,6 +4,7 @@ Fields may be added, never renamed. In JSON a number that is not finite is one o
 "NaN", "Infinity" and "-Infinity", which `Report.from_json` and Python's `float` read back.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_valid
 from torchport.errors import CODES, ConvertError, ParityError, UsageError
 from torchport.events import STEPS
 from torchport.files import write_atomically
+from torchport.parity.compare import USUAL
 from torchport.parity.drawn import RandomSummary
 from torchport.parity.result import Divergence, Layer, Measured, Parity, Program
 from torchport.parity.rulebook import NOISE_FLOOR
@@ -21,6 +23,8 @@ from torchport.runs.control_flow import ControlFlowSummary
 from torchport.targets.base import Timing, Todo
 
 NOTHING = "nothing is proven"
+_UNSEEN = re.compile(r"[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What JSON lets stand in a text although a terminal takes it for a command, or shows what is around it otherwise."""
 Status = Literal["pass", "fail", "unsupported", "error"]
 
 
@@ -122,7 +126,7 @@ class Report(BaseModel):
         return cls.model_validate_json(text)
 
     def to_json(self, indent: int | None = 2) -> str:
-        return self.model_dump_json(indent=indent)
+        return _UNSEEN.sub(lambda one: f"\\u{ord(one.group()):04x}", self.model_dump_json(indent=indent))
 
     def write(self, path: Path) -> None:
         """Write the JSON to `path`, whole or not at all."""
@@ -220,12 +224,13 @@ def _notes(parity: Parity) -> tuple[str, ...]:
     if parity.without_truth:
         count = f"{parity.without_truth} of {parity.compared} values"
         notes.append(
-            f"no float64 truth is known of {count}: these are judged by the tolerances of assert_close"
+            f"no float64 truth is known of {count}: these are judged by the tolerances of assert_close at their scale"
         )
     if names := parity.proves_little:
         notes.append(
             f"eager PyTorch itself loses more than half of the digits in {_some(names)}: there a pass proves little"
         )
+    notes += parity.not_emulated
     program, culprit = parity.program, parity.first_divergence
     if program is not None and _is_wrong_by_itself(program) and (culprit is None or culprit.kind == "own"):
         at = "" if program.source is None else f" ({program.source})"
@@ -235,7 +240,7 @@ def _notes(parity: Parity) -> tuple[str, ...]:
 
 def _notes_on_tolerances(parity: Parity) -> list[str]:
     """Fixed tolerances within which zeros would be, too, instead of what the model computes."""
-    if parity.rule.startswith(NOISE_FLOOR.name):
+    if parity.rule.startswith((NOISE_FLOOR.name, USUAL)):
         return []
     judged = {layer.name: layer.own for layer in parity.layers if layer.own is not None and layer.passed}
     wide = [name for name, own in judged.items() if _takes_zeros(own)]

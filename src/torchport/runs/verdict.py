@@ -7,16 +7,18 @@ that computes is their floor; and the class of arithmetic that explains them is 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import Tensor
 
-from torchport.arithmetic.classes import EAGER, FLOAT32, Arithmetic
+from torchport.arithmetic.classes import EAGER, FLOAT32, NARROWED, Arithmetic
 from torchport.arithmetic.naming import name_arithmetic
+from torchport.errors import TorchportError
 from torchport.events import LayerJudged, Steps
 from torchport.parity.compare import compare_traces
 from torchport.parity.drawn import NOTHING_DRAWN, Drawn
+from torchport.parity.dtypes import WIDEST, name_of
 from torchport.parity.measuring import Again
 from torchport.parity.result import Layer, Parity
 from torchport.parity.rulebook import RuleBook
@@ -26,6 +28,8 @@ from torchport.runs.report import Report
 from torchport.trace.plan import Plan
 from torchport.trace.reading import Trace
 
+_WHOLE = "float64 from end to end"
+_MOST_NAMED = 6
 NAMED = 100
 """The layers, from the first that fails, whose arithmetic is looked for."""
 Emulate = Callable[[Arithmetic, Collection[str]], Mapping[str, Tensor]]
@@ -39,10 +43,11 @@ class Reference:
     arithmetic: Arithmetic
     """The class that the candidate declares."""
     emulate: Emulate
+    """TorchportError if it cannot be run so."""
     ends: Callable[[], Mapping[str, Tensor]]
-    """The outputs of the whole model in float64, by key; none if it cannot be run so."""
+    """The outputs of the whole model in float64, by key; TorchportError, or none, if it cannot be run so."""
     emulate_all: Callable[[Arithmetic], Mapping[str, Tensor]]
-    """The outputs of the whole model in a class of arithmetic, by key; none if it cannot be run so."""
+    """The outputs of the whole model in a class of arithmetic, by key; as `ends` if it cannot be run so."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,57 @@ class RunTraces:
             files.record("lockstep"),
             files.record("chained"),
         )
+
+
+class Refusals:
+    """A reference of which it is noted in which other ways it cannot be run; there is nothing then to measure by."""
+
+    def __init__(self, reference: Reference) -> None:
+        self.declared = reference.arithmetic.name
+        self.whys: dict[str, str] = {}
+        self.emulated: set[str] | None = None
+        """The keys of what was computed in the class that the candidate declares; None if that was not asked for."""
+        self.reference = replace(
+            reference,
+            emulate=lambda how, calls: self._emulated(how, reference.emulate, calls),
+            ends=lambda: self._asked(_WHOLE, reference.ends),
+            emulate_all=lambda how: self._asked(how.name, lambda: reference.emulate_all(how)),
+        )
+
+    def _emulated(self, how: Arithmetic, emulate: Emulate, calls: Collection[str]) -> Mapping[str, Tensor]:
+        found = self._asked(how.name, lambda: emulate(how, calls))
+        if how.name == self.declared:
+            self.emulated = (self.emulated or set()) | set(found)
+        return found
+
+    def _asked(self, what: str, compute: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+        try:
+            return compute()
+        except TorchportError as error:
+            self.whys.setdefault(what, error.message)
+            return {}
+
+    def of(self, parity: Parity) -> tuple[str, ...]:
+        """Why a candidate that failed was held to tighter bounds than those of its arithmetic, if so."""
+        if parity.first_divergence is None:
+            return ()
+        asked = {self.declared: f"the arithmetic {self.declared}", NARROWED.name: "float32", _WHOLE: _WHOLE}
+        found = [
+            f"the reference cannot be computed in {words}, which might excuse a difference: {self.whys[what]}"
+            for what, words in asked.items()
+            if what in self.whys
+        ]
+        if self.emulated is not None and self.declared not in self.whys and (left := self._left(parity)):
+            some = ", ".join(left[:_MOST_NAMED]) + (" and others" if len(left) > _MOST_NAMED else "")
+            found.append(
+                f"not computed in the arithmetic {self.declared}, so held to eager PyTorch's bounds: {some}"
+            )
+        return tuple(found)
+
+    def _left(self, parity: Parity) -> list[str]:
+        """The layers that failed by their distance from the truth, and were not emulated."""
+        failed = [layer for layer in parity.layers if not layer.passed and _may_be_coarse(layer)]
+        return [layer.name for layer in failed if layer.own and layer.own.key not in (self.emulated or ())]
 
 
 def compare_run(
@@ -111,19 +167,33 @@ def compare_run(
         if parity.first_divergence is None or reference is None or found.truth is None:
             return parity
         suspicious = _failed(parity)
-        parity = _compared_again(compared, parity, reference)
-        return _with_arithmetics(parity, suspicious, found, reference, steps)
+        refusals = Refusals(reference)
+        parity = _compared_again(compared, parity, refusals.reference)
+        parity = parity.model_copy(update={"not_emulated": refusals.of(parity)})
+        return _with_arithmetics(parity, suspicious, found, refusals.reference, steps)
 
 
 def _compared_again(compared: Callable[[Again], Parity], parity: Parity, reference: Reference) -> Parity:
     """The same by what the reference computes in the candidate's arithmetic, and in float64 from end to end."""
     again, arithmetic, suspicious = Again(), reference.arithmetic, _failed(parity)
-    if suspicious and arithmetic != EAGER:
-        again = again._replace(coarser=reference.emulate(arithmetic, suspicious))
+    if suspicious and (coarser := _coarser(parity, reference, suspicious)):
+        again = again._replace(coarser=coarser)
         parity = compared(again)
     if _failed(parity) or parity.first_divergence is None:
         return parity
     return compared(again._replace(ends=reference.ends(), coarser_ends=reference.emulate_all(arithmetic)))
+
+
+def _coarser(parity: Parity, reference: Reference, suspicious: set[str]) -> Mapping[str, Tensor]:
+    """What the reference computes in the candidate's arithmetic; in float64, how it would in float32."""
+    eager = reference.arithmetic == EAGER
+    found = {} if eager else reference.emulate(reference.arithmetic, suspicious)
+    wide = [layer for layer in parity.layers if layer.own is not None and not layer.passed]
+    if not any(layer.own.golden_dtype in WIDEST for layer in wide if layer.own is not None):
+        return found
+    narrowed = reference.emulate(NARROWED, suspicious)
+    is_wide = {key: value for key, value in narrowed.items() if name_of(value.dtype) in WIDEST}
+    return {**found, **is_wide}
 
 
 def _failed(parity: Parity) -> set[str]:

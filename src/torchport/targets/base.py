@@ -280,6 +280,11 @@ class LeavesBeside(Protocol):
         ...
 
 
+def beside_of(target: Target) -> tuple[str, ...]:
+    """The folders that a target writes beside that of an artifact."""
+    return tuple(target.beside) if isinstance(target, LeavesBeside) else ()
+
+
 @dataclass(frozen=True)
 class Cached:
     """Something that a target keeps on this machine so that it need not be made again."""

@@ -90,13 +90,14 @@ class _Table:
         if is_mutating(name):
             return self._written(name)
         if name in _decompositions() or is_composite(name):
-            return "decomposed", _MADE_OF_OTHERS
+            reason = _of_family(name) or self._end(name)
+            return ("refused", reason) if reason else ("decomposed", _MADE_OF_OTHERS)
         return "refused", self._why(name)
 
     def _written(self, name: str) -> tuple[State, str | None]:
         """The state of an operation that writes to what it is given, by that of its form that does not."""
         twin = functional_form(name)
-        if twin is None and is_composite(name):
+        if twin is None and is_composite(name) and not _of_family(name):
             return "decomposed", _MADE_OF_OTHERS
         if twin is None:
             known = reason_to_refuse(name) or "it writes to what it is given, and has no form that does not"
@@ -105,8 +106,27 @@ class _Table:
         captured = f"captured as {twin}"
         return ("refused", f"{captured}: {why}") if state == "refused" else ("decomposed", captured)
 
+    def _end(self, name: str) -> str | None:
+        """Why an operation is refused that torch makes of others, of which one is."""
+        end = _ENDS_IN.get(name.split(".")[1])
+        if end is None or self._state(end)[0] != "refused":
+            return None
+        return f"torch makes it of {end}: {self._state(end)[1]}"
+
     def _why(self, name: str) -> str:
-        return reason_to_refuse(name) or f"nothing in the tables of {self.target.name} maps it"
+        return reason_to_refuse(name) or self._form(name) or self._kernel(name)
+
+    def _form(self, name: str) -> str | None:
+        """That other forms of an operation are mapped, and this one is not."""
+        mapped = [form for form in overloads(name.rpartition(".")[0]) if self.target.supports(form)]
+        return f"of this operation {' and '.join(mapped)} is mapped, and not this form" if mapped else None
+
+    def _kernel(self, name: str) -> str:
+        base = name.split(".")[1]
+        for pattern, reason in _KERNELS:
+            if re.search(pattern, base):
+                return reason
+        return f"{self.target.name} has no kernel for it, and torch makes it of no other operations"
 
 
 _ONLY_IF_ALLOWED = "with --allow-random: nothing is proven of the numbers, nor of what depends on them"
@@ -122,11 +142,18 @@ def functional_form(name: str) -> str | None:
     """`aten.add.Tensor` of `aten.add_.Tensor` and of `aten.add.out`: the same operation, giving a new tensor."""
     namespace, base, _ = name.split(".")
     given = _types(name, without_written=not base.endswith("_"))
-    plain = f"{namespace}.{base if base.endswith('__') else base.removesuffix('_')}"
+    plain = f"{namespace}.{_without_writing(base)}"
     for candidate in (*overloads(plain), *overloads(f"{plain}_functional")):
         if not is_mutating(candidate) and _types(candidate) == given:
             return candidate
     return None
+
+
+def _without_writing(base: str) -> str:
+    """`add` of `add_`, and `__lshift__` of `__ilshift__`."""
+    if base.startswith("__i") and base.endswith("__"):
+        return f"__{base[3:]}"
+    return base if base.endswith("__") else base.removesuffix("_")
 
 
 def _types(name: str, *, without_written: bool = False) -> list[tuple[str, str]]:
@@ -173,13 +200,53 @@ _FAMILIES = (
 )
 """Patterns of names → why operations of that family are refused."""
 
+_ENDS_IN: Mapping[str, str] = {
+    "histogramdd": "aten._histogramdd_bin_edges.default",
+    "linalg_ldl_factor": "aten.linalg_ldl_factor_ex.default",
+    "lu_solve": "aten.linalg_lu_solve.default",
+    "ctc_loss": "aten._ctc_loss.default",
+    "resize_as_": "aten.resize.default",
+}
+"""Operations that torch makes of others → one of those that is refused; torch's samples of operations show it."""
+
+_KERNELS = (
+    (
+        r"_copy$|^lift$|_inverse$|^as_strided_scatter$|^new_empty_strided$",
+        "for what lies in memory, as functionalisation sees it",
+    ),
+    (r"^_philox|^_make_dep_token$", "for random numbers"),
+    (r"^_functional_(assert|sym)|^_is_(all|any)_true$", "for asserts, which a port does not make"),
+    (
+        r"^_?slow_conv|^_?conv_depthwise|_overrideable$|^_thnn|^batch_norm_|^_batch_norm|^_transform|_cpu_fallback$"
+        r"|^_native_multi|_impl$|_meta$|_helper$|^_add_relu$|_activation$|_linear$|^_(aminmax|stack|logcumsumexp)$",
+        "a kernel that torch chooses for an operation that models call, which has a form of its own",
+    ),
+    (r"_scaled_(grouped_)?mm|^_int_mm|^_scaled", "for matrices of narrow formats with scales of their own"),
+    (r"^special_(?!i0|i1|erf|zeta)|^special_zeta$", "a special function that the target has no kernel for"),
+    (
+        r"^_?linalg_|^geqrf$|^ormqr$|^triangular_solve$|^_cholesky|^_compute_linear",
+        "a factorisation or a solver that the target has no kernel for",
+    ),
+    (
+        r"^_?histogram|^segment_reduce$|_indices_from_",
+        "it counts into bins or segments, which the target has no kernel for",
+    ),
+)
+"""Patterns of names → what is missing, where no other form of the operation is mapped."""
+
+
+def _of_family(name: str) -> str | None:
+    base = name.split(".")[1]
+    return next((reason for pattern, reason in _FAMILIES if re.search(pattern, base)), None)
+
 
 def reason_to_refuse(name: str) -> str | None:
     """Why an operation is refused, if that follows from what it is."""
-    _, base, _ = name.split(".")
-    for pattern, reason in _FAMILIES:
-        if re.search(pattern, base):
-            return reason
+    _, base, form = name.split(".")
+    if base.startswith("view") and form.startswith("dtype"):
+        return "it reads the bits of numbers as those of another dtype"
+    if family := _of_family(name):
+        return family
     if base in _WHOLE:
         return f"models call {_WHOLE[base]}, which is kept whole"
     found = overload(name)

@@ -106,7 +106,7 @@ def _must_be_tied(name: str, found: Found, say: Say) -> None:
     """Tensors that the port holds to be one must be the same in the checkpoint."""
     for entry in found.also:
         say(f"comparing {name} with {entry.origins[0]}, which is tied to it")
-        if not _same(found.entry.stored, entry.stored):
+        if not same(found.entry.stored, entry.stored):
             raise WeightsError(
                 "TP0326",
                 f"the port has one tensor for {found.entry.origins[0]} and {entry.origins[0]}, which differ",
@@ -115,7 +115,8 @@ def _must_be_tied(name: str, found: Found, say: Say) -> None:
             )
 
 
-def _same(first: Stored, second: Stored) -> bool:
+def same(first: Stored, second: Stored) -> bool:
+    """Whether two tensors are the same, bit by bit, read a piece at a time."""
     if isinstance(first, InFile) and first == second:
         return True
     if first.form != second.form:

@@ -14,9 +14,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
-from torchport.errors import WeightsError
+from torchport.errors import QuantError, WeightsError
 from torchport.parity import dtypes
 from torchport.parity.metrics import Form
 from torchport.trace import safetensors_layout as layout
@@ -26,6 +24,7 @@ from torchport.weights.stored import InFile, InMemory, OpenFile, Stored
 from torchport.weights.views import View
 
 _ZIP, _PICKLE, _LFS, _GGUF = b"PK\x03\x04", b"\x80", b"version https://git-lfs", b"GGUF"
+_DEEPEST, _MOST = 100, 10**7
 _AS_SAFETENSORS = "Save its tensors as safetensors, or its state_dict alone with torch.save, and give that."
 
 
@@ -72,7 +71,7 @@ def flat(tensors: Any, path: Path, file: OpenFile | None = None) -> Contents:
     """The tensors of nested dicts, lists and tuples, with the keys on the way to each joined by dots."""
     found: dict[str, Stored] = {}
     skipped = []
-    for name, value in _leaves(tensors, ""):
+    for name, value in _leaves(tensors, "", path, _Walk()):
         stored = _as_stored(value, name, path)
         if stored is None:
             skipped.append(name)
@@ -97,8 +96,22 @@ def _as_stored(value: Any, name: str, path: Path) -> Stored | None:
     return InMemory(value)
 
 
-def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+@dataclass
+class _Walk:
+    """A walk through what a pickle may have made: something that contains itself, or one thing again and again."""
+
+    around: list[int] = field(default_factory=list)
+    """The identities of the containers around the place where the walk is."""
+    seen: int = 0
+
+
+def _leaves(value: Any, name: str, path: Path, walk: _Walk) -> Iterator[tuple[str, Any]]:
     inner: Iterable[tuple[Any, Any]]
+    walk.seen += 1
+    if id(value) in walk.around:
+        raise unreadable(path, f"has {name}, which contains itself")
+    if len(walk.around) > _DEEPEST or walk.seen > _MOST:
+        raise unreadable(path, f"has more than {_DEEPEST} levels or {_MOST} things in it, at {name[:80]}")
     if isinstance(value, Mapping):
         inner = value.items()
     elif isinstance(value, list | tuple):
@@ -106,17 +119,17 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     else:
         yield name or "tensor", value
         return
+    walk.around.append(id(value))
     for key, one in inner:
-        yield from _leaves(one, f"{name}.{key}" if name else str(key))
+        yield from _leaves(one, f"{name}.{key}" if name else str(key), path, walk)
+    walk.around.pop()
 
 
 def _safetensors(path: Path) -> Contents:
     try:
-        with safe_open(path, framework="np") as checked:
-            metadata: dict[str, str] = checked.metadata() or {}
-    except (SafetensorError, OSError) as error:
+        header, metadata, start = layout.read_header(path)
+    except (layout.NotSound, OSError) as error:
         raise unreadable(path, f"is cut off or no safetensors file: {error}") from error
-    header, start = layout.read_header(path)
     file = OpenFile(path)
     tensors: dict[str, Stored] = {}
     for name, one in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
@@ -160,8 +173,8 @@ def _gguf(path: Path) -> Contents:
     with _kept_open(path) as file:
         try:
             return Contents(gguf.tensors(file), file=file)
-        except gguf.Broken as error:
-            raise unreadable(path, f"is cut off or cannot be read as GGUF: {error}") from error
+        except QuantError as error:
+            raise WeightsError("TP0322", error.message, where=str(path)) from error
 
 
 @contextmanager

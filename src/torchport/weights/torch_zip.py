@@ -56,6 +56,25 @@ class _Named:
     name: str
 
 
+class _Callable:
+    """What a pickle may call and cannot change: it could otherwise set the attributes of all that it can name."""
+
+    __slots__ = ("_call",)
+    _call: Callable[..., Any]
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_call", call)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return self._call(*given, **named)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise Broken(f"it would change {name} of what it calls")
+
+    def __setstate__(self, state: Any) -> None:
+        raise Broken("it would change what it calls")
+
+
 def load(file: OpenFile) -> Any:
     """What the checkpoint holds: dicts, lists and plain values, in which every tensor is one that is in the file."""
     try:
@@ -92,11 +111,12 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(data), encoding="utf-8")
         self._root, self._entries, self._file = root, entries, file
         self._known: dict[str, _Storage] = {}
-        self._allowed: dict[str, Callable[..., Any]] = {
+        made: dict[str, Callable[..., Any]] = {
             **_ALLOWED,
             "torch._utils._rebuild_tensor_v2": partial(_rebuilt, file),
             "torch._utils._rebuild_tensor_v3": partial(_rebuilt_untyped, file),
         }
+        self._allowed = {name: _Callable(call) for name, call in made.items()}
 
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from torchport.parity import dtypes
 from torchport.parity.bits import bits_dtype
 from torchport.parity.metrics import Form
 from torchport.weights.stored import InFile, InMemory, Stored
+
+if TYPE_CHECKING:
+    import torch
 
 PIECE = 2**20
 """Elements that are read at a time."""
@@ -63,6 +66,14 @@ def whole(stored: Stored) -> np.ndarray:
     return values.reshape(shape)
 
 
+def as_tensor(stored: Stored) -> torch.Tensor:
+    """All elements as a tensor of torch, in memory."""
+    import torch
+
+    bits = torch.from_numpy(np.array(whole(stored)).reshape(-1).view(np.uint8))
+    return bits.view(dtypes.by_name(stored.form.dtype)).reshape(stored.form.shape)
+
+
 @dataclass(frozen=True)
 class View:
     """Elements of another tensor, as torch's strides and offset choose and order them."""
@@ -103,6 +114,9 @@ class View:
 
     def pieces(self) -> Iterator[np.ndarray]:
         size = math.prod(self.shape)
+        if self.is_a_row and size == self.base.form.numel:
+            yield from pieces(self.base)
+            return
         if self.is_a_row:
             room = np.empty(min(size, PIECE) * self.form.itemsize, np.uint8)
             for start in range(0, size, PIECE):
@@ -146,6 +160,10 @@ def _parts(values: np.ndarray) -> Iterator[np.ndarray]:
         yield values[start : start + PIECE]
 
 
+def _room(form: Form, count: int) -> np.ndarray:
+    return np.empty(count * form.itemsize, np.uint8)
+
+
 @dataclass(frozen=True)
 class Joined:
     """Tensors of one dtype one after the other along an axis."""
@@ -161,7 +179,28 @@ class Joined:
         return Form(first.dtype, shape)
 
     def bits(self, start: int, stop: int, room: np.ndarray) -> np.ndarray:
-        return whole(self).reshape(-1)[start:stop]
+        lengths = [math.prod(part.form.shape[self.axis :]) for part in self.parts]
+        row = sum(lengths)
+        if row <= PIECE:  # Whole rows of each part, because there may be many that are short.
+            first, last = (start // row, -(-stop // row)) if row else (0, 0)
+            rows = [
+                part.bits(first * length, last * length, _room(self.form, (last - first) * length))
+                for part, length in zip(self.parts, lengths, strict=True)
+            ]
+            table = [bits.reshape(last - first, -1) for bits in rows]
+            return np.concatenate(table, axis=1).reshape(-1)[start - first * row : stop - first * row]
+        return np.concatenate(list(self._runs(start, stop, lengths, row)))
+
+    def _runs(self, start: int, stop: int, lengths: Sequence[int], row: int) -> Iterator[np.ndarray]:
+        """The elements in order, by the parts that they are in."""
+        for at in range(start // row, -(-stop // row)):
+            begin = at * row
+            for part, length in zip(self.parts, lengths, strict=True):
+                low, high = max(start, begin), min(stop, begin + length)
+                if low < high:
+                    place = at * length - begin
+                    yield part.bits(low + place, high + place, _room(self.form, high - low))
+                begin += length
 
     def forget(self, start: int, stop: int) -> None: ...
 

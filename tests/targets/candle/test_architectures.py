@@ -113,3 +113,27 @@ def test_model_with_fourier_transforms_is_proven_at_other_lengths(tmp_path: Path
     assert port.check().passed
     for batch, length in ((2, 7), (1, 16), (5, 31)):
         _passes(port, _ids(batch, length), torch.randn(batch, 200))
+
+
+@pytest.mark.zoo
+def test_state_space_model_pads_its_chunks_at_any_length(tmp_path: Path) -> None:
+    """Chunks of 8: what was recorded is padded by 3, the others by 0, 7 and 1."""
+    torch.manual_seed(0)
+    config = transformers.Mamba2Config(
+        vocab_size=64,
+        hidden_size=32,
+        state_size=8,
+        num_hidden_layers=1,
+        num_heads=8,
+        head_dim=8,
+        n_groups=2,
+        chunk_size=8,
+        expand=2,
+        use_cache=False,
+    )
+    model = transformers.Mamba2Model(config).eval()
+    port = torchport.port(model, (_ids(2, 13),), out=tmp_path, dynamic="input_ids:0,input_ids:1")
+    assert port.artifact.todos == ()
+    assert port.check().passed
+    for batch, length in ((3, 16), (1, 9), (2, 23)):
+        _passes(port, _ids(batch, length))

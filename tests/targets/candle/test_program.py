@@ -183,3 +183,48 @@ def test_an_edited_program_without_checks_cannot_be_proven(tmp_path: Path) -> No
     swapped = edited(port, MAIN, "vec![output_0, output_1]", "vec![output_1, output_0]")
     with swapped, pytest.raises(UsageError, match=r"TP0804.*main\.rs was edited"):
         port.check()
+
+
+class DecidedBySize(torch.nn.Module):
+    """Decides by two sizes, and takes the steps of a third one by one, the last first."""
+
+    def forward(self, x: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
+        ys = (x * 2).cumsum(-1)
+        state = ys[:, 0]
+        for step in reversed(range(ys.shape[1])):
+            state = state * 0.5 + ys[:, step] * (step + 1)
+        if x.shape[0] % 2:
+            state = state + 1
+        return state + 1 if wide.shape[0] > 3 else state - 1
+
+
+def test_sizes_that_the_model_was_not_recorded_for_are_refused_by_program_and_library(
+    tmp_path: Path,
+) -> None:
+    port = torchport.port(
+        DecidedBySize(),
+        (torch.randn(3, 5, 4), torch.randn(6, 2)),
+        target="candle",
+        out=tmp_path / "port",
+        name="net",
+        dynamic="x:0,wide:0",
+    )
+    assert port.check().passed
+    assert port.check((torch.randn(7, 5, 4), torch.randn(4, 2))).passed
+
+    def said(x: tuple[int, ...], wide: tuple[int, ...], folder: str) -> tuple[int, str]:
+        (tmp_path / folder).mkdir()
+        return run_program(port, {"x": torch.randn(x), "wide": torch.randn(wide)}, tmp_path / folder)
+
+    assert said((5, 5, 4), (4, 2), "right") == (0, "")
+    status, message = said((4, 5, 4), (4, 2), "even")
+    assert status == 2 and "stands for its model where batch % 2 != 0" in message
+    status, message = said((3, 5, 4), (3, 2), "short")
+    assert status == 2 and "batch_2 has to be 4 at least" in message
+    main_rs = (port.artifact.folder / "src" / MAIN).read_text()
+    table = main_rs[main_rs.index("let inputs = ") : main_rs.index(";", main_rs.index("let inputs = "))]
+    with edited(port, MAIN, table, 'let inputs = ["x", "wide"]'):
+        status, message = said((3, 5, 4), (3, 2), "library: short")
+        assert status == 2 and "stands for its model where batch_2 >= 4" in message
+        status, message = said((3, 7, 4), (4, 2), "library: long")
+        assert status == 2 and "made for length 5 along dimension 1, not 7" in message

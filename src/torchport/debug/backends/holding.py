@@ -16,11 +16,12 @@ import torch
 from torchport.debug import graph_files
 from torchport.debug.backends.free_sizes import FreeSizes
 from torchport.debug.backends.repro import repro_script
-from torchport.debug.backends.running import inside_graph
+from torchport.debug.backends.running import inside_graph, is_outside_seen
 from torchport.debug.constraints.base import CheckedGraph, Constraint, Stage, Violation, distinct
 from torchport.debug.facts import Sizes
 from torchport.debug.folders import ROOT, new_tree
 from torchport.debug.internals.aot_eager import is_restart
+from torchport.debug.internals.breaks_seen import breaks_around
 from torchport.debug.nodes import copy_of
 from torchport.debug.session import Session
 from torchport.debug.tree import ArtifactTree
@@ -28,6 +29,11 @@ from torchport.errors import CompileError, DiskError, TorchportError
 
 logger = logging.getLogger("torchport.debug")
 Run = Callable[..., Any]
+UNSEEN = (
+    "what runs there is in no graph, and is held against no constraint. To see and check it too, make the calls within"
+    " `torchport.debug.outside_watched(session)`, or use `torchport debug run`."
+    " Said once: session.breaks has every break"
+)
 _MOST_NAMED = 5
 """How many violations an error names; all are in the session."""
 
@@ -62,6 +68,8 @@ class Holder:
         self, name: str, stage: Stage, module: torch.fx.GraphModule, sizes: Sizes | None = None
     ) -> CheckedGraph:
         """Keeps a graph in the session. What breaks a constraint is logged, or raised if strict."""
+        if stage == "dynamo":
+            self._note_breaks(module)
         graph, unread = self.session.read(name, stage, module, self.constraints, sizes)
         found, unchecked = self.session.find(graph, self.constraints)
         if self.session.tree is not None and (name, stage) not in self._written:
@@ -69,6 +77,13 @@ class Holder:
             graph_files.write_graph(self.session.tree, graph, module, found)
         self.judge(found, (*unread, *unchecked), lambda: self._write_repro(found[0], module, sizes))
         return graph
+
+    def _note_breaks(self, module: torch.fx.GraphModule) -> None:
+        """Keeps where the graph begins or ends at a break; it is logged once that nobody sees what runs there."""
+        for one in breaks_around(module):
+            if self.session.add_break(one) and not is_outside_seen():
+                why = "" if one.reason is None else f" ({one.reason})"
+                self.log.warn("breaks", f"the graph breaks at {one.place}{why}: {UNSEEN}")
 
     def judge(
         self,

@@ -16,7 +16,7 @@ from torch import Tensor
 from torchport.capture.torch_internals import TorchDispatchMode, pytree
 from torchport.debug.backends.call_sites import CallSite
 from torchport.debug.backends.holding import Holder
-from torchport.debug.backends.running import is_inside_graph
+from torchport.debug.backends.running import is_inside_graph, outside_seen
 from torchport.debug.constraints.base import CheckedGraph, Constraint
 from torchport.debug.facts import facts_of
 from torchport.debug.internals.compiling import is_compiling, is_fake
@@ -66,7 +66,7 @@ class Outside:
     def watched(self) -> Iterator[None]:
         """Within, operations of this thread are looked at."""
         try:
-            with _Watching(self):
+            with outside_seen(), _Watching(self):
                 yield
         finally:
             with self._lock:

@@ -1,4 +1,4 @@
-"""Whether a graph is being run, so that what runs outside of any graph can be told from it."""
+"""Whether this thread runs a graph, and whether what it runs outside of any graph is watched."""
 
 from __future__ import annotations
 
@@ -18,6 +18,21 @@ def inside_graph() -> Iterator[None]:
         yield
     finally:
         _running.depth = depth
+
+
+@contextmanager
+def outside_seen() -> Iterator[None]:
+    """Within, somebody watches what this thread runs outside of graphs."""
+    watchers: int = getattr(_running, "watchers", 0)
+    _running.watchers = watchers + 1
+    try:
+        yield
+    finally:
+        _running.watchers = watchers
+
+
+def is_outside_seen() -> bool:
+    return getattr(_running, "watchers", 0) > 0
 
 
 def is_inside_graph() -> bool:

@@ -53,6 +53,14 @@ def backend_of_name(name: str) -> Compile:
     return compile
 
 
+def is_eager(backend: Any) -> bool:
+    """Whether a backend is one of torch's own by which eager PyTorch computes."""
+    return any(backend is backend_of_name(name) for name in _EAGER)
+
+
+_EAGER = ("eager", "aot_eager", "aot_eager_decomp_partition")
+
+
 def names_of_backends() -> list[str]:
     names: list[str] = torch._dynamo.list_backends(exclude_tags=())  # type: ignore[no-untyped-call]
     return names

@@ -14,7 +14,7 @@ from torchport.debug.kernel_diff.computing import Computing, NotComputable
 from torchport.debug.kernel_diff.route import CompiledGraph, Route
 from torchport.debug.kernel_diff.steps import Step, outputs_of
 from torchport.debug.kernel_diff.stretches import CompiledStretch, compile_stretches
-from torchport.debug.kernel_diff.watched_dispatch import WatchedDispatch, were_all_run
+from torchport.debug.kernel_diff.watched_dispatch import WatchedDispatch, ran_as_it_is
 from torchport.parity.dtypes import name_of
 
 
@@ -105,7 +105,7 @@ def _put_values(run: CandidateRun, one: CompiledStretch, found: Any) -> None:
 
 
 def runs_in_eager(pair: CompiledPair, computing: Computing) -> bool:
-    """Whether eager PyTorch runs every operation of the graph, so that nothing of the backend's computes anything."""
+    """Whether the operations of the graph, and no others, run in eager PyTorch: nothing of the backend's computes."""
     run = new_run(pair, {})
     again = Computing(computing.graph, computing.steps, run.values, computing.plain)
     with WatchedDispatch() as watched:
@@ -114,7 +114,7 @@ def runs_in_eager(pair: CompiledPair, computing: Computing) -> bool:
             read = {node.name for later in pair.observed[place + 1 :] for node in later.stretch.reads}
             for name in run.values.keys() - read:
                 del run.values[name]
-    return were_all_run((step.node for step in computing.steps), watched.ran)
+    return ran_as_it_is((step.node for step in computing.steps), watched.ran)
 
 
 def _as_list(found: Any) -> list[Any] | None:

@@ -38,6 +38,7 @@ from torchport.parity.bins import MULTIPLE
 from torchport.parity.choices import FEWEST
 from torchport.parity.dtypes import name_of, rounding_step
 from torchport.parity.rulebook import NOISE_FLOOR, RuleBook
+from torchport.trace.residual import widened
 
 
 @dataclass
@@ -189,7 +190,7 @@ def _are_as_good(own: Settled, wide: Settled, coarse: Settled) -> bool:
 def _limit(own: Tensor, true: Tensor, coarse: Tensor) -> float:
     """How far from the truth a value may be that is right."""
     step = rounding_step(name_of(own.dtype)) * _largest(true)
-    return MULTIPLE * max(step, *(_largest(one.double() - true) for one in (own, coarse)))
+    return MULTIPLE * max(step, *(_largest(widened(one) - true) for one in (own, coarse)))
 
 
 def _largest(values: Tensor) -> float:

@@ -48,8 +48,9 @@ from torchport.debug.kernel_diff.whole_values import (
 )
 from torchport.errors import CompileError
 from torchport.events import Steps
-from torchport.runs.report import Report
 from torchport.trace.plan import Plan
+
+MOST_EQUAL = 0.9
 
 
 @dataclass
@@ -139,7 +140,7 @@ class Comparison:
             self.compiled.failures.setdefault(what, f"{type(error).__name__}: {notes.said(error)}")
         return None
 
-    def run(self, scratch: Scratch, out: Path | None) -> Report:
+    def run(self, scratch: Scratch, out: Path | None) -> notes.Finished:
         """Runs everything once, and judges it."""
         values = Values.within(scratch, self.config.rules, has_pictures=out is not None)
         with self.steps.step("run", "running every graph"):
@@ -191,14 +192,20 @@ class Comparison:
         return ReferenceValues(self.reference, scratch.store(), scratch.store(), most, known)
 
     def runs_in_eager(self, one: MeasuredGraph) -> bool:
-        """Whether nothing but eager PyTorch computes a graph, whose values are then what eager gives, mostly."""
-        compared = [step for step in one.plan.steps if step.left_out is None]
+        """Whether nothing but eager PyTorch computes a graph: the backend says so, or it is seen to be so.
+
+        It is looked for only if most values are bit by bit what eager PyTorch gives, since it takes another run.
+        """
         if self.route.says_it_runs_no_kernels:
             return True
-        if not compared or one.equal < 0.9 * len(compared):
+        if not one.compared or one.equal < MOST_EQUAL * one.compared:
             return False
         pair = self.compiled.pairs[one.plan.graph.name]
         return bool(self._attempt(one.plan.graph.name, lambda: runs_in_eager(pair, one.computing)))
+
+    def is_eager(self, one: MeasuredGraph) -> bool:
+        """Whether every value of a graph that runs in eager PyTorch is known to be what eager PyTorch gives."""
+        return self.route.says_it_runs_no_kernels or one.equal == one.compared
 
     def _whole_runs(self) -> WholeRuns:
         def run(call: Callable[..., Any] | None) -> ModelRun:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from torchport.debug.kernel_diff.notes import Finished
+from torchport.debug.verdicts import Verdict
 from torchport.report import terminal
 from torchport.runs.report import Report
 
@@ -24,6 +26,8 @@ class Spread:
 class DiffReport:
     report: Report
     """Of the run that failed first, or else of the first one."""
+    verdict: Verdict
+    """Of that run. `not proven` is no pass: eager PyTorch computed a graph that the backend was given."""
     runs: tuple[Report, ...]
     variance: dict[str, Spread] = field(default_factory=dict)
     """By layer, if there were several runs."""
@@ -43,11 +47,12 @@ class DiffReport:
         return text + "".join(f"Picture  {path}\n" for path in self.pictures)
 
 
-def several(reports: Sequence[Report]) -> tuple[Report, dict[str, Spread]]:
-    """The report to show for several runs, and how much each layer's own error varies."""
-    shown = next((report for report in reports if not report.passed), reports[0])
-    if len(reports) == 1:
+def several(runs: Sequence[Finished]) -> tuple[Finished, dict[str, Spread]]:
+    """The run to show of several, and how much each layer's own error varies."""
+    shown = next((run for run in runs if not run.report.passed), runs[0])
+    if len(runs) == 1:
         return shown, {}
+    reports = [run.report for run in runs]
     errors: dict[str, list[float]] = {}
     for report in reports:
         for layer in report.layers:
@@ -62,4 +67,5 @@ def several(reports: Sequence[Report]) -> tuple[Report, dict[str, Spread]]:
     note = f"{len(reports)} runs: {f'the errors of {some} vary' if varying else 'all errors are the same'}"
     failed = sum(not report.passed for report in reports)
     note += f"; {failed} of them fail" if failed else ""
-    return shown.model_copy(update={"notes": (*shown.notes, note)}), spreads
+    report = shown.report.model_copy(update={"notes": (*shown.report.notes, note)})
+    return replace(shown, report=report), spreads

@@ -9,7 +9,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchport.arithmetic.classes import FLOAT32, find_arithmetic
-from torchport.candidates import leaves
 from torchport.candidates.stored_tensors import scratch_folder
 from torchport.capture.state import alone
 from torchport.debug.comparing import ComparisonConfig
@@ -46,9 +45,7 @@ class KernelDiffHarness:
         self.tree = tree
         args, kwargs = split_inputs(example_inputs)
         name = model_name or type(model).__name__
-        given = [one for _, one in leaves.tensors((args, dict(kwargs)))]
-        gradients = self.config.gradients and any(one.requires_grad for one in (*model.parameters(), *given))
-        whole = WholeModel(model, args, kwargs, gradients, self.config.loss)
+        whole = WholeModel.of(model, args, kwargs, gradients=self.config.gradients, loss=self.config.loss)
         route = route_of(test_backend)
         arithmetic = find_arithmetic(self.config.arithmetic or route.arithmetic or FLOAT32.name)
         reference = None if reference_backend == "eager" else route_of(reference_backend)
@@ -66,13 +63,14 @@ class KernelDiffHarness:
             if not self._is_prepared:
                 self._comparison.prepare()
                 self._is_prepared = True
-            reports = []
+            runs = []
             for number in range(self.config.runs):
                 with scratch_folder() as scratch:
-                    reports.append(self._comparison.run(scratch, place if number == 0 else None))
-        shown, variance = several(reports)
-        pictures = draw(shown, self._place_of_pictures(place)) if generate_visualizations else ()
-        return DiffReport(shown, tuple(reports), variance, pictures)
+                    runs.append(self._comparison.run(scratch, place if number == 0 else None))
+        shown, variance = several(runs)
+        pictures = draw(shown.report, self._place_of_pictures(place)) if generate_visualizations else ()
+        reports = tuple(run.report for run in runs)
+        return DiffReport(shown.report, shown.verdict, reports, variance, pictures)
 
     def _place_of_pictures(self, out: Path | None) -> ArtifactTree:
         if self.tree is not None:

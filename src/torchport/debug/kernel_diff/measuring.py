@@ -74,6 +74,11 @@ class MeasuredGraph:
         self.draws_as_eager = draws_as_eager(self.computing)
         self._measure_graph()
 
+    @property
+    def compared(self) -> int:
+        """How many operations are compared with eager PyTorch."""
+        return sum(step.left_out is None for step in self.plan.steps)
+
     def give_up(self, why: str) -> None:
         """Notes why nothing of what is left is compared."""
         names = [self.plan.names[step.node.name] for step in self._steps]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,10 @@ from torchport.arithmetic.permitted import permitting
 from torchport.debug.internals import observing
 from torchport.debug.kernel_diff.measuring import MeasuredGraph
 from torchport.debug.kernel_diff.steps import outputs_of
+from torchport.debug.kernel_diff.whole_model import NO_GRADIENT
 from torchport.debug.kernel_diff.whole_values import WholeRuns
+from torchport.debug.verdicts import Verdict
+from torchport.explain.repro import counted
 from torchport.runs.report import Report
 
 if TYPE_CHECKING:
@@ -31,29 +35,69 @@ def said(error: BaseException) -> str:
     return (text or type(error).__name__)[:LONGEST]
 
 
+@dataclass(frozen=True)
+class Finished:
+    """What one run of a comparison comes to."""
+
+    report: Report
+    verdict: Verdict
+
+
 def completed(
     report: Report, comparison: Comparison, measured: list[MeasuredGraph], runs: WholeRuns, out: Path | None
-) -> Report:
-    """The report with its notes. It does not pass if the backend failed somewhere, or ran no kernel."""
-    stopped = "; ".join(f"{what}: {why}" for what, why in comparison.compiled.failures.items()) or None
+) -> Finished:
+    """The report with its notes. It passes only if the backend failed nowhere, and computed every graph itself."""
     is_wrong = report.first_divergence is not None
     eager = [] if is_wrong else [one for one in measured if comparison.runs_in_eager(one)]
-    found = [*report.notes, *_notes(comparison, measured), *_on_strides(runs)]
-    if eager and len(eager) == len(measured):
-        stopped = "; ".join(filter(None, (NO_KERNEL, stopped)))
-    elif eager:
-        names = ", ".join(one.plan.graph.name for one in eager)
-        found.append(f"eager PyTorch computed every operation of {names}: nothing is proven of it")
-    if not measured:
+    failures = [f"{what}: {why}" for what, why in comparison.compiled.failures.items()]
+    found = [
+        *report.notes,
+        *_on_gradients(comparison, runs),
+        *_notes(comparison, measured),
+        *_on_strides(runs),
+    ]
+    unproven: list[str] = []
+    is_without_kernels = bool(eager) and len(eager) == len(measured) and all(map(comparison.is_eager, eager))
+    if is_without_kernels:
+        unproven = [NO_KERNEL]
+    else:
+        # A compiler that says that it makes no kernel of a graph has compiled it, by calling what eager PyTorch calls.
+        unproven = [_unproven(one, comparison) for one in eager if one.run.kernels[1] is None]
+        found += (_without_kernels(one) for one in eager if one.run.kernels[1] is not None)
+    if not measured and not failures:
         why = next(iter(left_to_eager(comparison.whole.model).values()), None)
-        stopped = stopped or "; ".join(filter(None, (NO_GRAPH, why)))
+        failures = list(filter(None, (NO_GRAPH, why)))
+    stopped = "; ".join((*unproven, *failures)) or None
     is_proven = stopped is None and report.status == "pass"
-    status = report.status if is_proven or report.first_divergence is not None else "error"
+    status = report.status if is_proven or is_wrong else "error"
     update: dict[str, Any] = {"notes": tuple(found), "stopped": stopped, "status": status}
     report = report.model_copy(update=update)
     if out is not None and report.report is not None:
         report.write(Path(report.report))
-    return report
+    return Finished(report, _verdict(report, failures, unproven, is_without_kernels))
+
+
+def _verdict(report: Report, failures: list[str], unproven: list[str], is_without_kernels: bool) -> Verdict:
+    if report.status in ("pass", "fail"):
+        return "pass" if report.passed else "fail"
+    if failures or not unproven:
+        return "not compared"
+    return "no kernel ran" if is_without_kernels else "not proven"
+
+
+def _unproven(one: MeasuredGraph, comparison: Comparison) -> str:
+    """That only eager PyTorch ran, in words that say no more than was seen."""
+    if comparison.is_eager(one):
+        return f"eager PyTorch computed every operation of {one.plan.graph.name}: nothing is proven of it"
+    equal = f"{one.equal} of {counted(one.compared, 'operation')}"
+    return (
+        f"only operations of eager PyTorch ran for {one.plan.graph.name}, as often as it has them, and {equal}"
+        " gave bit by bit what eager PyTorch gives: nothing is proven of it"
+    )
+
+
+def _without_kernels(one: MeasuredGraph) -> str:
+    return f"{one.plan.graph.name}: the backend makes no kernel of it, and calls those of eager PyTorch"
 
 
 def left_to_eager(model: nn.Module) -> dict[str, str]:
@@ -82,6 +126,13 @@ def _notes(comparison: Comparison, measured: list[MeasuredGraph]) -> Iterator[st
     whys = Counter(step.left_out for one in measured for step in one.plan.steps if step.left_out is not None)
     for why, number in whys.items():
         yield f"{number} operation{'s are' if number > 1 else ' is'} not compared: {why}"
+
+
+def _on_gradients(comparison: Comparison, runs: WholeRuns) -> Iterator[str]:
+    """Why no gradient is compared, although that was asked for."""
+    yield from comparison.whole.notes
+    if comparison.whole.gradients and not runs.eager.has_gradients:
+        yield NO_GRADIENT
 
 
 def _on_nvidia(one: MeasuredGraph) -> Iterator[torch.fx.Node]:

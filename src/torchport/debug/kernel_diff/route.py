@@ -67,17 +67,23 @@ def route_of(backend: Any) -> Route:
     if observing.is_inductor(plain):
         return Route("inductor", plain, observing.backend_of_name("inductor"), is_inductor=True)
     if isinstance(plain, str):
-        return Route(found.name, plain, observing.backend_of_name(plain))
+        compile = observing.backend_of_name(plain)
+        return Route(found.name, plain, compile, says_it_runs_no_kernels=_runs_no_kernels(compile))
     capabilities = getattr(plain, "capabilities", None)
     is_adapter = capabilities is not None and callable(getattr(plain, "compile", None))
     return Route(
         name=found.name,
         backend=plain,
         compile_aten=plain.compile if is_adapter else plain,
-        says_it_runs_no_kernels=is_adapter and not getattr(plain, "runs_kernels", True),
+        says_it_runs_no_kernels=_runs_no_kernels(plain),
         arithmetic=getattr(capabilities, "arithmetic", None) if is_adapter else None,
         own_decompositions=getattr(plain, "decompositions", None) or {},
     )
+
+
+def _runs_no_kernels(backend: Any) -> bool:
+    """Whether a backend is known to compute by eager PyTorch alone: it is eager, or says so in `runs_kernels`."""
+    return observing.is_eager(backend) or not getattr(backend, "runs_kernels", True)
 
 
 def synchronize() -> None:

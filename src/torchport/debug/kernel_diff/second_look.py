@@ -28,7 +28,7 @@ from torchport.parity.dtypes import name_of, rounding_step
 from torchport.parity.metrics import compare
 from torchport.parity.rulebook import RuleBook
 from torchport.parity.tolerance import Drift
-from torchport.trace.residual import residual
+from torchport.trace.residual import residual, widened
 
 WIDEST = 4.0
 """How many times as far from the truth several operations in a row may be as the last of them alone."""
@@ -147,7 +147,8 @@ def _floor(golden: Tensor, truth: Tensor) -> float:
     distance = residual(golden, truth)
     if distance is None or not golden.numel():
         return 0.0
-    size = golden.detach().double().nan_to_num(0.0, 0.0, 0.0).square().mean().sqrt()
+    size = widened(golden.detach()).abs().nan_to_num(0.0, 0.0, 0.0).square().mean().sqrt()
     return max(
-        float(distance.double().square().mean().sqrt()), rounding_step(name_of(golden.dtype)) * float(size)
+        float(distance.abs().double().square().mean().sqrt()),
+        rounding_step(name_of(golden.dtype)) * float(size),
     )

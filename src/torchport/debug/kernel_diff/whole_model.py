@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,8 @@ from torchport.debug.kernel_diff.truth import InFloat64, NoFloat64
 from torchport.debug.kernel_diff.written import Before
 
 SEED = 0
+FORWARD_ONLY = "only the forward pass: neither a parameter nor an input has requires_grad"
+NO_GRADIENT = "only the forward pass: no output of the model can be differentiated"
 
 
 @dataclass
@@ -42,6 +44,10 @@ class ModelRun:
     truth: str | None = None
     """Of a run in float64: which operations have no kernel in float64, and how they were computed."""
 
+    @property
+    def has_gradients(self) -> bool:
+        return any(one is not None for one in self.gradients.values())
+
 
 @dataclass
 class WholeModel:
@@ -52,8 +58,29 @@ class WholeModel:
     loss: Loss | None
     before: Before | None = None
     """The weights as they are before each run of a comparison."""
+    notes: tuple[str, ...] = ()
+    """Why there is no backward pass, although one was asked for."""
     _inputs: dict[int, str] = field(default_factory=dict)
     """By address, the names of the inputs of the last run."""
+
+    @classmethod
+    def of(
+        cls,
+        model: nn.Module,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        gradients: bool,
+        loss: Loss | None = None,
+    ) -> Self:
+        """With a backward pass, if one is asked for and a parameter or an input has `requires_grad`."""
+        given = (one for _, one in leaves.tensors((args, dict(kwargs))))
+        is_possible = any(one.requires_grad for one in (*model.parameters(), *given))
+        notes = (FORWARD_ONLY,) if gradients and not is_possible else ()
+        return cls(model, args, kwargs, gradients and is_possible, loss, notes=notes)
+
+    def forward_only(self, why: str) -> Self:
+        return dataclasses.replace(self, gradients=False, notes=(*self.notes, why))
 
     def keep_weights(self) -> None:
         """Notes the weights as they are now; called before a comparison, since users may have changed them."""
@@ -125,7 +152,8 @@ class WholeModel:
     def _input(self, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
         is_float = tensor.is_floating_point()
         copied: Tensor = same_layout(tensor)
-        copied = copied.to(dtype) if dtype and is_float else copied
+        if dtype is not None and (is_float or tensor.is_complex()):
+            copied = copied.to(dtype if is_float else dtype.to_complex())
         return copied.requires_grad_(self.gradients and (is_float or tensor.is_complex()))
 
     def _gradients(self, result: Any, inputs: list[tuple[leaves.Path, Tensor]]) -> dict[str, Tensor | None]:

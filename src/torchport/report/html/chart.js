@@ -35,7 +35,7 @@ function chartRows() {
   const rows = [];
   for (let layer = 0; layer < count; layer += 1) {
     if (columns.chained.there[layer]) rows.push(chartRow(layer, "chained", CHAINED));
-    if (columns.own.there[layer]) rows.push(chartRow(layer, "own", passed(layer) ? OWN : FAILED));
+    if (columns.own.there[layer]) rows.push(chartRow(layer, "own", fails(layer) ? FAILED : OWN));
   }
   return rows;
 }
@@ -51,7 +51,7 @@ function chartConfig() {
     font: style.fontFamily,
     view: { stroke: colour("--line") },
     axis: { labelColor: muted, titleColor: muted, titleFontWeight: 500, gridColor: colour("--line"), domainColor: muted, tickColor: muted, labelFontSize: 11, titleFontSize: 11 },
-    legend: { labelColor: ink, labelFontSize: 12, symbolSize: 70 },
+    legend: { labelColor: ink, labelFontSize: 12, symbolSize: 70, columns: window.innerWidth < 480 ? 1 : 0 },
   };
 }
 

@@ -11,7 +11,8 @@ const lastWord = (dotted) => dotted.slice(dotted.lastIndexOf(".") + 1);
 
 const typeOf = (layer) => text(columns.type[layer]);
 const classOf = (layer) => lastWord(typeOf(layer));
-const passed = (layer) => columns.passed[layer] === 1;
+const fails = (layer) => columns.fails[layer] === 1;
+const isUnproven = (layer) => columns.unproven[layer] === 1;
 
 /** One number of the own or the chained error, or null if nothing was measured. */
 function measure(side, name, layer) {
@@ -33,7 +34,7 @@ columns.parent.forEach((parent, layer) => (parent === null ? roots : children[pa
 /** The number of layers that fail inside each layer, without itself. Children come before their parents: one pass will do. */
 const failingInside = new Array(count).fill(0);
 columns.parent.forEach((parent, layer) => {
-  if (parent !== null) failingInside[parent] += failingInside[layer] + (passed(layer) ? 0 : 1);
+  if (parent !== null) failingInside[parent] += failingInside[layer] + (fails(layer) ? 1 : 0);
 });
 
 /** The callers of a layer, the outermost first. */
@@ -90,16 +91,19 @@ function levelOfShare(share) {
 
 function levelOf(layer) {
   const ratio = measure("own", "ratio", layer);
-  if (!passed(layer)) return ratio !== null && ratio <= 10 ? 4 : ratio !== null && ratio <= 1000 ? 5 : 6;
-  if (ratio === null || !columns.own.there[layer]) return 0;
+  if (fails(layer)) return ratio !== null && ratio <= 10 ? 4 : ratio !== null && ratio <= 1000 ? 5 : 6;
+  if (ratio === null || !columns.own.there[layer] || isUnproven(layer)) return 0;
   return ratio <= 0.3 ? 1 : ratio <= 0.7 ? 2 : 3;
 }
+
+/** As Python writes it: with two digits in the exponent. */
+const exponential = (value, digits) => value.toExponential(digits).replace(/e([+-])(\d)$/, "e$10$2");
 
 function formatRatio(ratio) {
   if (ratio === null) return "";
   if (!Number.isFinite(ratio)) return "never";
   if (ratio === 0) return "0";
-  return ratio < 100 ? ratio.toFixed(2) : ratio < 1e6 ? ratio.toFixed(0) : ratio.toExponential(1);
+  return ratio < 100 ? ratio.toFixed(2) : ratio < 1e6 ? ratio.toFixed(0) : exponential(ratio, 1);
 }
 
 /** As `percent` in percent.py writes a share. */
@@ -112,5 +116,5 @@ function format(value, digits = 3) {
   if (value === null) return "";
   if (value === 0 || !Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
-  return size >= 1e-3 && size < 1e5 ? String(Number(value.toPrecision(digits))) : value.toExponential(digits - 1);
+  return size >= 1e-3 && size < 1e5 ? String(Number(value.toPrecision(digits))) : exponential(value, digits - 1);
 }

@@ -6,8 +6,10 @@ function showDetail(section, layer, node) {
 
 function detailHead(layer) {
   const path = callers(layer).map((caller) => element("a", { href: linkTo(caller) }, shortName(caller)));
-  const verdict = columns.own.there[layer] || !passed(layer)
-    ? element("span", { class: passed(layer) ? "pass" : "fail" }, passed(layer) ? "✓ pass" : "✕ FAIL")
+  const verdict = columns.own.there[layer] || fails(layer)
+    ? isUnproven(layer)
+      ? element("span", { class: "unproven" }, "nothing proven")
+      : element("span", { class: fails(layer) ? "fail" : "pass" }, fails(layer) ? "✕ FAIL" : "✓ pass")
     : element("span", { class: "hint" }, "not judged");
   const link = element("button", { type: "button", id: "permalink", title: "copy a link to this layer" }, "Copy link");
   link.addEventListener("click", () => copyLink(link));
@@ -35,7 +37,7 @@ async function copyLink(button) {
 
 function detailReason(layer) {
   const reason = text(columns.reason[layer]);
-  return reason === null ? null : element("p", { class: passed(layer) ? "hint" : "reason" }, reason);
+  return reason === null ? null : element("p", { class: fails(layer) ? "reason" : "hint" }, reason);
 }
 
 /** The selected operation of the layer, if one is selected. */
@@ -81,7 +83,7 @@ function indexOf(side, layer) {
 const cosineText = (apart) => (apart === null ? "" : !Number.isFinite(apart) ? "NaN" : apart === 0 ? "1" : apart < 1e-4 ? `1 − ${format(apart)}` : String(Number((1 - apart).toPrecision(6))));
 
 function shareOfLimit(side, layer) {
-  const ratio = measure(side, "ratio", layer);
+  const ratio = isUnproven(layer) ? null : measure(side, "ratio", layer);
   return ratio === null ? "not judged" : formatRatio(ratio);
 }
 
@@ -92,7 +94,7 @@ function fromTruth(side, what, layer) {
 
 function numbersAndPictures(layer) {
   const picture = pictureOf(layer);
-  const drawn = picture === null ? [] : [errorFigure(layer, picture), histogram(picture)];
+  const drawn = picture === null || isUnproven(layer) ? [] : [errorFigure(layer, picture), histogram(picture)];
   return element("div", { class: "numbers" }, numbersTable(layer), drawn.length ? element("div", { class: "pictures" }, ...drawn) : null);
 }
 
@@ -192,21 +194,31 @@ function linesOfField(lines, field) {
   return lines.filter(([, html]) => (textOf(html).match(/\w+/g) ?? []).some((word) => plainName(word) === plainName(field))).map(([line]) => line);
 }
 
-const SIGNS = { add: " + ", sub: " - ", mul: " * ", div: " / ", neg: "-" };
+// Operators between operands, as formatters put spaces around them.
+const SIGNS = { add: " + ", sub: " - ", mul: " * ", div: " / " };
 
 /** The lines that were edited or, if the port is as it was generated, those with the operation that is selected or at fault. */
 function linesAtFault(lines, layer, nodeName) {
   const edited = new Set(data.ported.edited ?? []);
   const there = lines.map(([line]) => line).filter((line) => edited.has(line));
   const name = nodeName ?? (layer === culprit ? data.culprit.node : null);
-  const node = name === null ? null : nodesOf(layer).find((one) => one.name === name);
+  const nodes = nodesOf(layer);
+  const node = name === null ? null : nodes.find((one) => one.name === name);
   if (there.length || !node) return there;
-  const word = node.op.split(".")[1] ?? node.op;
-  const body = lines.findIndex(([, html]) => /\bfn forward\b/.test(textOf(html)));
-  return lines.slice(Math.max(0, body)).filter(([, html]) => {
-    const code = textOf(html);
-    return (code.match(/\w+/g) ?? []).includes(word) || (word in SIGNS && code.includes(SIGNS[word]));
-  }).map(([line]) => line);
+  const word = wordOf(node);
+  const written = lines.slice(Math.max(0, lines.findIndex(([, html]) => /\bfn forward\b/.test(textOf(html)))))
+    .flatMap(([line, html]) => Array(timesIn(textOf(html), word)).fill(line));
+  const alike = nodes.filter((one) => wordOf(one) === word);
+  // Code and graph have operations of one kind in one order; if they have another number of them, it may be any.
+  return written.length === alike.length ? [written[alike.indexOf(node)]] : [...new Set(written)];
+}
+
+const wordOf = (node) => node.op?.split(".")[1] ?? node.op ?? "";
+
+/** How often a line of code calls an operation: by a method that is named after it, such as broadcast_sub, or by its sign. */
+function timesIn(code, word) {
+  const calls = [...code.matchAll(/(?<!\bfn )\b(\w+)(?:::<[^()]*>)?\(/g)].filter(([, called]) => `_${called}_`.includes(`_${word}_`));
+  return calls.length + (word in SIGNS ? code.split(SIGNS[word]).length - 1 : 0);
 }
 
 const plainName = (name) => name.replaceAll("_", "").toLowerCase();

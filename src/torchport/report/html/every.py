@@ -1,7 +1,8 @@
 """Every element of the tensors that fail, as shares of what each may be off: the pattern is often the diagnosis.
 
-In: a run whose traces are kept. Out: for a few failing layers, the tensor as a matrix of one byte an element, and what
-its axes are called. A tensor that is too large for a page is shown in cells of several elements, by their worst one.
+In: a run whose traces are kept. Out: for the failing layers that there is room for, the tensor as a matrix of one byte
+an element, and what its axes are called. A tensor that is too large for a page is shown in cells of several elements,
+by their worst one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from torchport.runs.findings import findings
 from torchport.runs.run import Run
 from torchport.trace.reading import Trace
 
-MOST_LAYERS = 6
+MOST_BYTES = 1_500_000
+"""So much of a page is for these pictures; layers that come later have their cells of a few elements."""
 MOST_ACROSS, MOST_DOWN = 768, 384
 LOWEST, DECADES = 1e-3, 9
 """A byte is the logarithm of the share, from `LOWEST` on, over so many decades."""
@@ -36,15 +38,19 @@ def elements(run: Run, graph: Graph | None) -> dict[int, dict[str, Any]]:
         return {}
     places = {layer.name: place for place, layer in enumerate(run.report.layers)}
     drawn: dict[int, dict[str, Any]] = {}
+    room = MOST_BYTES
     try:
         with Trace(run.golden) as golden, Trace(run.lockstep) as lockstep:
-            for finding in findings(run.report)[:MOST_LAYERS]:
-                layer = finding.layer
+            for layer in (finding.layer for finding in findings(run.report)):
                 if layer.own is None or layer.picture is None or not lockstep.has(layer.own.key):
                     continue
                 pair = golden.get(layer.own.key), lockstep.get(layer.own.key)
                 if pair[0].shape == pair[1].shape and pair[0].ndim:
-                    drawn[places[layer.name]] = _matrix(*pair, layer.picture, _axes(layer, graph, pair[0]))
+                    found = _matrix(*pair, layer.picture, _axes(layer, graph, pair[0]))
+                    room -= len(found["shares"])
+                    if room < 0:
+                        break
+                    drawn[places[layer.name]] = found
     except TorchportError:
         return drawn  # A trace that is damaged is no reason to show nothing else.
     return drawn

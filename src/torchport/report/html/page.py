@@ -18,7 +18,7 @@ from torchport.parity.result import Layer
 from torchport.parity.tolerance import NoiseFloor
 from torchport.report import phrases
 from torchport.report.html import chart, columns, drawing, every, sources
-from torchport.report.places import shown
+from torchport.report.places import shown, with_short_places
 from torchport.runs.findings import findings
 from torchport.runs.report import Report
 from torchport.runs.run import Run
@@ -63,6 +63,7 @@ def render(run: Run) -> str:
         by_noise=report.rule == NoiseFloor().name,
         multiple=f"{MULTIPLE:g}",
         shown=shown,
+        with_short_places=with_short_places,
         link=link,
         policy=pages.policy(scripts.values()),
         style=pages.style(pages.REPORT_STYLE, _HERE / "page.css"),

@@ -34,7 +34,7 @@ function allowedIn(layer, picture) {
 function levelOfError(error, allowed, layer) {
   if (error === 0) return null;
   if (!Number.isFinite(error)) return 6;
-  if (allowed === null) return passed(layer) ? 1 : 5;
+  if (allowed === null) return fails(layer) ? 5 : 1;
   return levelOfShare(error / allowed);
 }
 

@@ -13,7 +13,7 @@ function makeSearch(tree, choose, selected) {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = [];
     for (let layer = 0; layer < count; layer += 1) {
-      if (failing.checked && passed(layer)) continue;
+      if (failing.checked && !fails(layer)) continue;
       if (words.every((word) => names[layer].includes(word))) found.push(layer);
     }
     return found;

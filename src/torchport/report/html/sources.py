@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport.capture.graph import Graph
+from torchport.report.escaping import escaped_lines
 from torchport.report.places import shown
 from torchport.targets.base import SourceMap, Stretch
 
@@ -154,5 +155,5 @@ def highlight(text: str, language: str) -> list[str]:
 
     # Without stripnl=False, empty lines at the start would be dropped and every line number would be off.
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    html: str = run(text, lexer, HtmlFormatter(nowrap=True))
+    html: str = run(escaped_lines(text), lexer, HtmlFormatter(nowrap=True))
     return html.split("\n")

@@ -49,7 +49,7 @@ function makeTree(box, choose) {
       row.layer === culprit ? element("span", { class: "flag", title: "the culprit" }, "⚑") : null,
       element("span", { class: "class" }, classOf(row.layer)),
       inside ? element("span", { class: "inside", title: `${inside} failing inside` }, `✕ ${inside} inside`) : null,
-      element("span", { class: "ratio", title: "own error, share of limit" }, passed(row.layer) ? formatRatio(ratio) : `FAIL ${formatRatio(ratio)}`),
+      element("span", { class: "ratio", title: "own error, share of limit" }, fails(row.layer) ? `FAIL ${formatRatio(ratio)}` : isUnproven(row.layer) ? "unproven" : formatRatio(ratio)),
     ];
   }
 

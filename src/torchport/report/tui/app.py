@@ -168,13 +168,13 @@ class Dashboard(App[None]):
         self._count()
 
     def _wanted(self, layer: Layer) -> bool:
-        if self.only_failing and layer.passed:
+        if self.only_failing and not layer.fails:
             return False
         text = f"{layer.name} {layer.type}".casefold()
         return all(word in text for word in self.typed.value.casefold().split())
 
     def _count(self) -> None:
-        failing = sum(not layer.passed for layer in self.layers)
+        failing = sum(layer.fails for layer in self.layers)
         shown, known = len(self.table.rows), len(self.layers)
         number = f"{known}" if shown == known else f"{shown} of {known}"
         only = ", only failing shown" if self.only_failing else ""
@@ -247,7 +247,7 @@ class Dashboard(App[None]):
         self._refill()
 
     def action_next_failing(self, step: int) -> None:
-        if not self.table.select_where(lambda layer: not layer.passed, step):
+        if not self.table.select_where(lambda layer: layer.fails, step):
             self._say("No layer fails.")
 
     def action_culprit(self) -> None:

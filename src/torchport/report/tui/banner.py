@@ -15,7 +15,7 @@ _STYLES = {"pass": "bold black on green", "fail": "bold white on red"}
 def verdict(report: Report) -> Text:
     style, measured = _STYLES.get(report.status, "bold black on yellow"), phrases.measure(report)
     return Text.assemble(
-        (f" {phrases.WORDS[report.status]} ", style),
+        (f" {phrases.word(report)} ", style),
         " ",
         (phrases.headline(report), "bold"),
         f"\n{measured}" if measured else "",

@@ -16,10 +16,10 @@ PASS, FAIL, NOTHING, CULPRIT = "✓", "✗", "·", "!"
 
 
 def sign(layer: Layer) -> str:
-    """The sign for a layer that passed, failed, or has nothing of its own to judge."""
-    if not layer.passed:
+    """The sign for a layer that passed, failed, or has nothing of its own to judge or nothing that could prove it."""
+    if layer.fails:
         return FAIL
-    return NOTHING if layer.own is None else PASS
+    return NOTHING if layer.own is None or layer.unproven else PASS
 
 
 def of_layer(layer: Layer, culprit: Divergence | None, also: str = "") -> RenderableType:

@@ -158,7 +158,7 @@ class LayerTable(ScrollView, can_focus=True):
         return Strip(cells).adjust_cell_length(width, style)
 
     def _colour_of(self, layer: Layer | None) -> Style:
-        if layer is None or (layer.own is None and layer.passed):
+        if layer is None or layer.unproven or (layer.own is None and layer.passed):
             return Style()
         colour = self.get_component_rich_style("table--pass" if layer.passed else "table--fail").color
         return Style(color=colour, bold=True)

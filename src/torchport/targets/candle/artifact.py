@@ -31,6 +31,8 @@ SOURCE = Path("src") / "model.rs"
 PROGRAM = Path("src") / "main.rs"
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
+EDITABLE = (SOURCE, PROGRAM, Path("src") / "lib.rs", Path("Cargo.toml"), Path(CONFIG))
+"""The texts of a project that are a user's to edit, if only to see what comes of it."""
 _FACTS = "facts.json"
 _READS = "reads.json"
 _IN_BLOCKS = frozenset(("torch.nn.modules.linear.Linear", "torch.nn.modules.sparse.Embedding"))
@@ -113,7 +115,7 @@ class CandleArtifact:
     def keep(self, generated: Generated) -> None:
         """Remembers the source as it was generated, and the facts about it."""
         place = _generated(self.folder)
-        for file in (SOURCE, PROGRAM):
+        for file in EDITABLE:
             write_atomically(place / file.name, (self.folder / file).read_bytes())
         write_atomically(place / _FACTS, Facts.of(generated).model_dump_json(indent=1) + "\n")
 
@@ -139,7 +141,7 @@ class CandleArtifact:
         return found if texts is None else replace(found, edited=edited_lines(*texts))
 
     def edits(self) -> tuple[str, ...]:
-        return (*self._edits_of(SOURCE), *self._edits_of(PROGRAM))
+        return tuple(hunk for file in EDITABLE for hunk in self._edits_of(file))
 
     def _edits_of(self, file: Path) -> tuple[str, ...]:
         texts = self.texts(file)
@@ -225,11 +227,11 @@ class CandleArtifact:
 
     def _must_be_its_twin(self) -> None:
         """An edit would be in the project that ships and not in the one that is proven."""
-        for file in (SOURCE, PROGRAM) if self.twin.is_dir() else ():
+        for file in EDITABLE if self.twin.is_dir() else ():
             if self._edits_of(file):
                 raise UsageError(
                     "TP0804",
-                    f"{self.folder / file} was edited, and has no checks in it by which it could be proven",
+                    f"{self.folder / file} was edited, and the project has no checks by which it could be proven",
                     where=str(self.folder / file),
                 )
 

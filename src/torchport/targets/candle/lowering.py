@@ -1,17 +1,20 @@
 """Operations of a user's own package: the Rust that the user registers for one, and how a port calls it.
 
 The Rust is a function whose parameters are those of the operation's schema, in its order. A port that calls it has it
-at the end of its source.
+at the end of its source, in a module that is named after the operation.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from textwrap import dedent
 from typing import Any
 
 from torchport.capture import graph as g
 from torchport.capture import operations
+from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args, shown
 from torchport.targets.candle.body import Unsupported
 from torchport.targets.candle.code import Code, Piece, call, code, optional, slice_of
@@ -19,8 +22,33 @@ from torchport.targets.candle.emit import Emitter
 from torchport.targets.candle.operands import number
 from torchport.targets.candle.registry import Several, register
 
-LOWERED: dict[str, tuple[str, str]] = {}
-"""Operation → the name of its Rust function, and the source of it."""
+_RESERVED = frozenset(("candle_nn", "torchport_runtime", "torchport_audio"))
+"""Crates whose names might be those of a module."""
+_FUNCTION = re.compile(r"^(pub )?fn (\w+)", re.MULTILINE)
+"""A function that is not inside another item."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The Rust of one operation, in a module of its own: its names are neither of the port nor of others."""
+
+    module: str
+    function: str
+    text: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.module}::{self.function}"
+
+    @property
+    def source(self) -> str:
+        """The module, as it stands at the end of generated code."""
+        public = re.sub(rf"^fn {self.function}\b", f"pub fn {self.function}", self.text, flags=re.MULTILINE)
+        return "\n".join([f"mod {self.module} {{", "use super::*;", "", public, "}"])
+
+
+LOWERED: dict[str, Lowered] = {}
+"""Operation → the Rust that was registered for it."""
 
 Rust = Callable[[], str]
 
@@ -42,21 +70,35 @@ def lowers(name: str) -> Callable[[Rust], Rust]:
     op = full_name(name)
 
     def decorate(source: Rust) -> Rust:
-        text = source().strip()
-        found = re.search(r"\bfn (\w+)", text)
-        if found is None:
-            raise ValueError(f"the Rust for {name} has no function")
-        register(op, _called(found.group(1)))
-        LOWERED[op] = found.group(1), text
+        lowered = _read(name, op, dedent(source()).strip())
+        if op in LOWERED and LOWERED[op] == lowered:
+            return source  # The file that registers it has run again.
+        register(op, _called(lowered.path))
+        LOWERED[op] = lowered
         return source
 
     return decorate
 
 
+def _read(name: str, op: str, text: str) -> Lowered:
+    """The Rust of an operation, of which the function is called that has the operation's name, or is the only one."""
+    functions = [function for _, function in _FUNCTION.findall(text)]
+    if not functions:
+        raise ValueError(f"the Rust for {name} has no function")
+    base = op.split(".")[1]
+    if len(functions) > 1 and base not in functions:
+        several = ", ".join(functions)
+        raise ValueError(
+            f"the Rust for {name} has the functions {several}: call the one that is meant {base}"
+        )
+    taken = {known.module for other, known in LOWERED.items() if other != op} | _RESERVED
+    module = rust.unique(op.removesuffix(".default").replace(".", "_"), taken.__contains__)
+    return Lowered(module, base if base in functions else functions[0], text)
+
+
 def sources(text: str) -> list[str]:
-    """The Rust of all registered functions that generated code calls."""
-    called = (source for function, source in LOWERED.values() if re.search(rf"\b{function}\(", text))
-    return list(dict.fromkeys(called))
+    """The modules of the registered functions that generated code calls."""
+    return [known.source for known in LOWERED.values() if f"{known.path}(" in text]
 
 
 def how_to_register(op: str) -> str | None:

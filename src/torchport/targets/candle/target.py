@@ -56,7 +56,7 @@ class CandleTarget:
         self, graph: Graph, file: Path | None, options: CandleOptions, model: str | None
     ) -> WrittenCode:
         if model is not None and not model.isidentifier():
-            raise UsageError("TP0801", f"--model is {model!r}", fix="give a name of letters, digits and _")
+            raise UsageError("TP0801", f"[[model]] is {model!r}", fix="give a name of letters, digits and _")
         generated = writer.generate(
             graph, checks=options.checks, hints=options.hints, model=model, allow_random=options.allow_random
         )

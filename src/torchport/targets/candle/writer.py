@@ -315,7 +315,7 @@ class _Writer:
 
 _TEXTS = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*')
 """Strings and comments, in which nothing is used."""
-_RUNTIME_USES = {"check": r"\bcheck!", "ops": r"\bops::", "Probe": r"\bProbe\b"}
+_RUNTIME_USES = {"check": r"\bcheck!", "ensure": r"\bensure!", "ops": r"\bops::", "Probe": r"\bProbe\b"}
 """Item of the runtime crate → pattern of code that uses it, for which it must be imported."""
 
 

@@ -19,7 +19,7 @@ from torchport.capture.graph import Graph
 from torchport.errors import ConvertError, WeightsError
 from torchport.events import Say
 from torchport.files import write_atomically
-from torchport.targets.base import Artifact, Mode, Options, Repro, SourceMap, Stopped, Target, Todo
+from torchport.targets.base import Artifact, Mode, Options, Repro, SourceMap, Stopped, Target, Timing, Todo
 from torchport.targets.following import Follower
 from torchport.targets.hunks import hunks
 from torchport.targets.marble.convert import convert
@@ -36,6 +36,7 @@ from torchport.targets.marble.stored import (
     save_arrays,
     save_graph,
 )
+from torchport.targets.stopwatch import timed_here
 from torchport.trace.plan import input_keys, operation_of
 from torchport.trace.reading import Trace
 
@@ -180,11 +181,28 @@ class MarbleArtifact:
             follower.returned(outputs, str(self.folder / STRUCTURE))
         return None
 
+    def timed(self, golden: Path, threads: int, budget: float) -> Timing | None:
+        with Trace(golden) as trace:
+            graph, _ = self._graphs()
+            inputs = [trace.get(key).clone() for key in input_keys(trace.root or "", len(graph.inputs))]
+        found = self._for(inputs)
+        return timed_here(lambda: self._compute(*found, inputs, _as_it_is, _as_it_is), budget)
+
     def compute(
         self, inputs: Sequence[torch.Tensor], watch: Watch, watch_operations: Watch
     ) -> list[torch.Tensor]:
         """The outputs of the graph as it is now."""
-        (graph, arrays), facts = self._for(inputs), self.facts
+        return self._compute(*self._for(inputs), inputs, watch, watch_operations)
+
+    def _compute(
+        self,
+        graph: NeuronGraph,
+        arrays: Mapping[str, torch.Tensor],
+        inputs: Sequence[torch.Tensor],
+        watch: Watch,
+        watch_operations: Watch,
+    ) -> list[torch.Tensor]:
+        facts = self.facts
         if facts.by == "messages":
             return by_messages(graph, arrays, inputs, watch=watch, watch_operations=watch_operations)
         opened = None if facts.opened else ()

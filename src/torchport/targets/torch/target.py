@@ -20,9 +20,10 @@ from torchport.capture.plan import make_plan
 from torchport.capture.weights import stored_weights
 from torchport.errors import WeightsError
 from torchport.events import Say
-from torchport.targets.base import Artifact, Mode, Options, Repro, SourceMap, Stopped, Target, Todo
+from torchport.targets.base import Artifact, Mode, Options, Repro, SourceMap, Stopped, Target, Timing, Todo
 from torchport.targets.following import Follower
 from torchport.targets.hunks import hunks
+from torchport.targets.stopwatch import timed_here
 from torchport.targets.torch.edits import carried, changes
 from torchport.trace.plan import input_keys, operation_of
 from torchport.trace.reading import Trace
@@ -140,6 +141,14 @@ class TorchArtifact:
                 return Stopped(message=f"{type(error).__name__}: {error}")
             follower.returned(outputs, str(self.folder / GRAPH))
         return None
+
+    def timed(self, golden: Path, threads: int, budget: float) -> Timing | None:
+        graph = self._graph(GRAPH)
+        plan, weights = make_plan(graph), stored_weights(self.folder / WEIGHTS, graph)
+        with Trace(golden) as trace:
+            inputs = [trace.get(key).clone() for key in input_keys(plan.root, len(graph.root.inputs))]
+        machine = Interpreter(graph, weights, plan, lambda _, value: value)
+        return timed_here(lambda: machine.run([one.clone() for one in inputs]), budget)
 
     def write_repro(self, golden: Path, limits: Sequence[float]) -> Repro:
         return Repro(_CANDIDATE, needs="")

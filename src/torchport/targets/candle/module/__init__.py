@@ -14,6 +14,7 @@ from torchport.targets.candle.emit import Emitter
 from torchport.targets.candle.layers import find_layer
 from torchport.targets.candle.layers.table import RuntimeLayer
 from torchport.targets.candle.module.children import add_children, name_after_class
+from torchport.targets.candle.module.entrance import guard_entrance
 from torchport.targets.candle.module.inputs import add_weights, declare_inputs
 from torchport.targets.candle.module.nodes import write_nodes
 from torchport.targets.candle.module.result import write_result
@@ -30,6 +31,8 @@ def write_module(graph: g.Graph, module: g.Module, placed: Mapping[str, Placed],
         return e.body
     children = add_children(e, placed)
     add_weights(e)
+    if module.key == "":
+        guard_entrance(e)
     write_nodes(e, children)
     write_result(e)
     take_sizes(e)

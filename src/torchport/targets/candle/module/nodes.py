@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torchport.capture import graph as g
 from torchport.capture.drawn import is_drawn, values_read
 from torchport.capture.hooks import UNKNOWN
+from torchport.spelling import spelled
 from torchport.targets.base import Todo
 from torchport.targets.candle import rust
 from torchport.targets.candle.arguments import Args
@@ -160,7 +161,9 @@ def _must_be_seen(e: Emitter, node: g.Node) -> None:
             "it draws random numbers in a body of control flow, where no check can hand them on"
         )
     if not e.allows_random:
-        raise Unsupported(f"{reason_to_refuse(node.op)}; --allow-random leaves what depends on them unproven")
+        raise Unsupported(
+            f"{reason_to_refuse(node.op)}; {spelled('[[allow_random=True]]')} leaves what depends on them unproven"
+        )
     counts = {one.name: len(one.outputs) for one in e.module.nodes if one.op != g.CALL}
     if len(node.outputs) > 1 or any(counts.get(ref.name, 1) > 1 for ref in g.refs(values_read(node))):
         raise Unsupported("it draws random numbers from one of several results of an operation")

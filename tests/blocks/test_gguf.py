@@ -9,9 +9,9 @@ import gguf
 import numpy as np
 import pytest
 
+from torchport.blocks.formats import FORMATS, dequantise, quantise
+from torchport.blocks.gguf import read_gguf, write_gguf
 from torchport.errors import QuantError
-from torchport.quant.formats import FORMATS, dequantise, quantise
-from torchport.quant.gguf import read_gguf, write_gguf
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchport.quant import layout, search
-from torchport.quant.layout import RECORDS, Records
-from torchport.quant.rounding import TINY, Bytes, Floats, clipped, columns, farthest, halved, nearest, summed
+from torchport.blocks import layout, search
+from torchport.blocks.layout import RECORDS, Records
+from torchport.blocks.rounding import TINY, Bytes, Floats, clipped, columns, farthest, halved, nearest, summed
 
 _f32 = np.float32
 SIZE = 256
@@ -100,29 +100,36 @@ def _packed_shifted(format_: str, values: Floats, integers: Floats, groups: _Gro
     limit = _SEARCHES[format_].limit
     blocks = np.empty(groups.d.shape[0], RECORDS[format_])
     blocks["d"], blocks["dmin"] = halved(groups.d), halved(groups.dmin)
-    scale = _spread(blocks["d"].astype(_f32) * groups.scales.astype(_f32))
-    least = _spread(blocks["dmin"].astype(_f32) * groups.minima.astype(_f32))
+    if format_ == "q2_k":
+        blocks["scales"] = (groups.scales | (groups.minima << 4)).T
+    else:
+        blocks["scales"] = layout.scales_of_8(groups.scales, groups.minima)
+    # A search may give what the bits do not hold, so that what was packed is read again, as ggml does.
+    scales, minima = _stored_scales(blocks, format_)
+    scale = _spread(blocks["d"].astype(_f32) * scales.astype(_f32))
+    least = _spread(blocks["dmin"].astype(_f32) * minima.astype(_f32))
     known = scale != 0
     again = clipped((values + least) / np.where(known, scale, _f32(1)), 0, limit)
     whole = _whole(np.where(known, again, integers))
     if format_ == "q2_k":
-        blocks["scales"] = (groups.scales | (groups.minima << 4)).T
         blocks["qs"] = layout.quarters_of_128(whole)
         return blocks
-    blocks["scales"] = layout.scales_of_8(groups.scales, groups.minima)
     blocks["qs"] = layout.pairs_of_64(whole)
     if format_ == "q5_k":
         blocks["qh"] = layout.bits_by_32(whole, 4)
     return blocks
 
 
-def dequantise_shifted(blocks: Records, format_: str) -> Floats:
+def _stored_scales(blocks: Records, format_: str) -> tuple[Bytes, Bytes]:
+    """The scales and the minima of the groups as a file has them."""
     if format_ == "q2_k":
-        scales, minima = blocks["scales"].T & 15, blocks["scales"].T >> 4
-        integers = layout.from_quarters_of_128(blocks["qs"])
-    else:
-        scales, minima = layout.from_scales_of_8(blocks["scales"])
-        integers = layout.from_pairs_of_64(blocks["qs"])
+        return blocks["scales"].T & 15, blocks["scales"].T >> 4
+    return layout.from_scales_of_8(blocks["scales"])
+
+
+def dequantise_shifted(blocks: Records, format_: str) -> Floats:
+    scales, minima = _stored_scales(blocks, format_)
+    integers = (layout.from_quarters_of_128 if format_ == "q2_k" else layout.from_pairs_of_64)(blocks["qs"])
     if format_ == "q5_k":
         integers = integers | (layout.from_bits_by_32(blocks["qh"]) << 4)
     repeats = _SEARCHES[format_].group

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from torchport.quant.rounding import Bytes, Floats
+from torchport.blocks.rounding import Bytes, Floats
 
 RECORDS: dict[str, np.dtype[Any]] = {
     "q4_0": np.dtype([("d", "<f2"), ("qs", "u1", 16)]),

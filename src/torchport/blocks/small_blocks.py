@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchport.quant import layout, search
-from torchport.quant.layout import RECORDS, Records
-from torchport.quant.rounding import Bytes, Floats, columns, farthest, halved, inverse, least_of, summed
+from torchport.blocks import layout, search
+from torchport.blocks.layout import RECORDS, Records
+from torchport.blocks.rounding import Bytes, Floats, columns, farthest, halved, inverse, least_of, summed
 
 _f32 = np.float32
 SIZE = 32

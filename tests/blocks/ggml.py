@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from torchport.quant.gguf import TYPES
+from torchport.blocks.gguf import TYPES
 
 _F32 = ctypes.POINTER(ctypes.c_float)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchport.quant.rounding import TINY, Floats, clipped, farthest, least_of, nearest, summed
+from torchport.blocks.rounding import TINY, Floats, clipped, farthest, least_of, nearest, summed
 
 _f32 = np.float32
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import pytest
 
+from torchport.blocks.formats import FORMATS, dequantise, format_called, quantise
 from torchport.errors import QuantError, UsageError
-from torchport.quant.formats import FORMATS, dequantise, format_called, quantise
 
 from . import ggml
 
@@ -52,6 +54,35 @@ def test_blocks_by_importance_are_those_of_ggml(form: str) -> None:
         assert np.array_equal(ours, theirs), f"{kind}: {np.mean(ours != theirs):.2%} of the bytes differ"
 
 
+def drawn(seed: int) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Matrices of many kinds, each with an importance that is 0 for some columns."""
+    random = np.random.default_rng(seed)
+    width = 256 * int(random.integers(1, 4))
+    plain = random.standard_normal((5, width)).astype(np.float32)
+    kinds: dict[str, Callable[[], np.ndarray]] = {
+        "plain": lambda: plain,
+        "scaled": lambda: plain * np.float32(10.0 ** random.uniform(-12, 4)),
+        "wide": lambda: (plain * random.lognormal(0, 3, plain.shape)).astype(np.float32),
+        "steps": lambda: np.round(plain * random.integers(1, 20)).astype(np.float32),
+        "the same": lambda: np.full_like(plain, np.float32(random.standard_normal())),
+        "sparse": lambda: np.where(random.random(plain.shape) < 0.97, np.float32(0), plain),
+    }
+    for kind, make in kinds.items():
+        rows = make()
+        importance = (random.standard_normal(width) ** 2).astype(np.float32)
+        yield kind, rows, importance * (random.random(width) < 0.7)
+
+
+@pytest.mark.parametrize("form", ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k"])
+@pytest.mark.parametrize("seed", [12, 16, 1004, 1012])
+def test_blocks_by_an_importance_with_zeros_are_those_of_ggml(seed: int, form: str) -> None:
+    """Of these seeds some have scales that do not fit their bits: `wide` of 12 in q4_k, `steps` of 1004 in q2_k."""
+    for kind, rows, importance in drawn(seed):
+        ours = quantise("w", rows, FORMATS[form], importance)
+        theirs = ggml.quantise(rows, form, importance)
+        assert np.array_equal(ours, theirs), f"{kind}: {np.mean(ours != theirs):.2%} of the bytes differ"
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_blocks_are_read_as_ggml_reads_them(form: str) -> None:
     for kind, rows in weights(2).items():
@@ -63,7 +94,7 @@ def test_blocks_are_read_as_ggml_reads_them(form: str) -> None:
 def test_a_matrix_that_is_quantised_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = weights(3)["plain"]
     whole = {name: quantise("w", rows, form) for name, form in FORMATS.items()}
-    monkeypatch.setattr("torchport.quant.formats.AT_A_TIME", 1024)
+    monkeypatch.setattr("torchport.blocks.formats.AT_A_TIME", 1024)
     for name, form in FORMATS.items():
         assert np.array_equal(quantise("w", rows, form), whole[name])
         assert np.array_equal(dequantise(whole[name], form), dequantise(whole[name][:], form))

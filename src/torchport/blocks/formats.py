@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from torchport.blocks import awq, small_blocks, super_blocks
+from torchport.blocks.gguf import TYPES, nbytes_of
+from torchport.blocks.layout import RECORDS, Records
+from torchport.blocks.rounding import Bytes, Floats
 from torchport.errors import QuantError, UsageError
-from torchport.quant import awq, small_blocks, super_blocks
-from torchport.quant.gguf import TYPES, nbytes_of
-from torchport.quant.layout import RECORDS, Records
-from torchport.quant.rounding import Bytes, Floats
 
 AT_A_TIME = 1 << 18
 """Weights that are quantised at a time, so that what the search needs stays in the cache."""
@@ -108,7 +108,16 @@ def rounded(name: str, rows: np.ndarray, form: str, importance: np.ndarray | Non
     if not np.isfinite(rows).all():
         raise QuantError("TP0350", f"{name} has weights that are NaN or infinite", where=name)
     weights = _importance(name, importance, rows.shape[1])
-    return awq.quantise_awq(np.ascontiguousarray(rows, dtype=np.float32), weights).weights
+    values = np.ascontiguousarray(rows, dtype=np.float32)
+    made = awq.quantise_awq(values, weights)
+    if made is None:
+        raise _too_large(name, values, AWQ)
+    return made.weights
+
+
+def _too_large(name: str, values: Floats, form: str) -> QuantError:
+    message = f"{name} has weights up to {np.abs(values).max():.3g}: the scales of {form} end at 65504"
+    return QuantError("TP0350", message, where=name)
 
 
 def quantise(name: str, rows: np.ndarray, form: Format, importance: np.ndarray | None = None) -> Bytes:
@@ -129,16 +138,13 @@ def _made(name: str, rows: np.ndarray, form: Format, importance: Floats | None) 
     if not np.isfinite(values).all():
         raise QuantError("TP0350", f"{name} has weights that are NaN or infinite", where=name)
     with np.errstate(
-        over="ignore", invalid="ignore"
+        over="ignore", invalid="ignore", divide="ignore"
     ):  # What is too large for a format is looked for in its scales.
         blocks = form.make(values, importance)
     if not all(
         np.isfinite(blocks[half]).all() for half in ("d", "m", "dmin") if half in (blocks.dtype.names or ())
     ):
-        message = (
-            f"{name} has weights up to {np.abs(values).max():.3g}: the scales of {form.name} end at 65504"
-        )
-        raise QuantError("TP0350", message, where=name)
+        raise _too_large(name, values, form.name)
     return blocks.view(np.uint8).reshape(len(values), -1)
 
 

@@ -52,6 +52,23 @@ TYPES: dict[str, BlockType] = {
     "bf16": BlockType(30, 1, 2),
 }
 _BY_NUMBER = {type_.number: name for name, type_ in TYPES.items()}
+_OTHERS = {
+    9: "q8_1",
+    15: "q8_k",
+    16: "iq2_xxs",
+    17: "iq2_xs",
+    18: "iq3_xxs",
+    19: "iq1_s",
+    20: "iq4_nl",
+    21: "iq3_s",
+    22: "iq2_s",
+    23: "iq4_xs",
+    29: "iq1_m",
+    34: "tq1_0",
+    35: "tq2_0",
+    39: "mxfp4",
+}
+"""Types that are not read, by the names that a message has for them."""
 
 _SCALARS = {
     0: "<B",
@@ -158,7 +175,8 @@ class _Reader:
         shape = tuple(reversed([self._one("<Q") for _ in range(axes)]))
         number, offset = self._one("<I"), self._one("<Q")
         if number not in _BY_NUMBER:
-            raise self._wrong(f"tensor {name!r} is of type {number}, which is not known here")
+            label = _OTHERS.get(number, f"type {number}")
+            raise self._wrong(f"tensor {name!r} is of {label}; read are {', '.join(TYPES)}")
         try:
             nbytes = nbytes_of(_BY_NUMBER[number], shape)
         except ValueError as error:
@@ -200,7 +218,7 @@ class _Reader:
         return data
 
     def _wrong(self, why: str) -> QuantError:
-        return QuantError("TP0351", f"{self._path} is no sound GGUF file: {why}", where=str(self._path))
+        return QuantError("TP0351", f"{self._path} cannot be read as GGUF: {why}", where=str(self._path))
 
 
 class Written(Protocol):

@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchport.quant.rounding import Floats
+from torchport.blocks.rounding import Floats, halved
 
 GROUP, LIMIT = 128, 15
 BITS = 4 + (16 + 4) / GROUP
 """For a weight: 4 bits, and for each group a scale in half precision and a zero of 4 bits."""
 POWERS = 20
+LEAST_SCALE = np.float32(2**-24)
+"""The least number above 0 in half precision. AWQ's own 1e-5 would make zeros of weights below it."""
 
 
 class Grouped(NamedTuple):
@@ -28,8 +30,8 @@ class Grouped(NamedTuple):
     power: float
 
 
-def quantise_awq(rows: Floats, mean_squares: Floats) -> Grouped:
-    """`mean_squares` are those of the inputs of each column."""
+def quantise_awq(rows: Floats, mean_squares: Floats) -> Grouped | None:
+    """The best groups, if `mean_squares` are those of the inputs of each column; None if no scale holds the weights."""
     inputs = np.sqrt(mean_squares.astype(np.float64))
     inputs = np.maximum(inputs, max(float(inputs.max()) * 1e-4, 1e-30))
     best: Grouped | None = None
@@ -38,11 +40,13 @@ def quantise_awq(rows: Floats, mean_squares: Floats) -> Grouped:
         power = step / POWERS
         columns = inputs**power
         columns = (columns / np.sqrt(columns.max() * columns.min())).astype(np.float32)
-        made = rounded(rows * columns) / columns
-        error = float((np.square((made - rows).astype(np.float64)) * mean_squares).sum())
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # Then the error is no number, and the power is not taken.
+            made = rounded(rows * columns) / columns
+            error = float((np.square((made - rows).astype(np.float64)) * mean_squares).sum())
         if error < least:
             best, least = Grouped(made, columns, power), error
-    assert best is not None, "an error that is no number"
     return best
 
 
@@ -51,8 +55,8 @@ def rounded(rows: Floats) -> Floats:
     groups = rows.reshape(len(rows), -1, GROUP)
     least = np.minimum(groups.min(axis=2, keepdims=True), np.float32(0))
     most = np.maximum(groups.max(axis=2, keepdims=True), np.float32(0))
-    scale = np.maximum((most - least) / np.float32(LIMIT), np.float32(1e-5))
-    scale = scale.astype(np.float16).astype(np.float32)
+    scale = np.maximum((most - least) / np.float32(LIMIT), LEAST_SCALE)
+    scale = halved(scale).astype(np.float32)
     zero = np.clip(np.rint(-least / scale), 0, LIMIT)
     integers = np.clip(np.rint(groups / scale) + zero, 0, LIMIT)
     result: Floats = ((integers - zero) * scale).reshape(rows.shape)
