@@ -270,8 +270,9 @@ _SIGNS = {"add": " + ", "mul": " * ", "floordiv": " // ", "mod": " % ", "pow": "
 
 @dataclass(frozen=True)
 class Move:
-    """A number that is another in the first variant, and the fields of the config that it moves with."""
+    """A number that is another in a variant, and the fields of the config that it moved with there."""
 
+    variant: int
     number: int | float
     other: int | float
     fields: tuple[str, ...]

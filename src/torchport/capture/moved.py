@@ -39,14 +39,14 @@ class Moves:
             self._before = [(new if new in self._first else None, frozenset()) for new in numbers]
         self._now = numbers
 
-    def found(self) -> tuple[Move, ...]:
-        """Every number that changed: what it was, what it is, and the fields that it moves with."""
+    def found(self, variant: int) -> list[Move]:
+        """Every number that changed: what it was, what it is in this variant, and the fields that it moved with."""
         fields: dict[tuple[int | float, int | float], Fields] = {}
         if self._is_known:
             for (first, moved_with), now in zip(self._before, self._now, strict=True):
                 if first is not None and moved_with:
                     fields[first, now] = fields.get((first, now), frozenset()) | moved_with
-        return tuple(Move(first, now, tuple(sorted(names))) for (first, now), names in fields.items())
+        return [Move(variant, first, now, tuple(sorted(names))) for (first, now), names in fields.items()]
 
 
 def _numbers(trace: object) -> Iterable[int | float]:

@@ -191,6 +191,7 @@ class ConditionForm(_Form):
 
 
 class MoveForm(_Form):
+    variant: int
     number: int | float
     other: int | float
     fields: list[str]
@@ -290,7 +291,7 @@ class Manifest(GraphForm):
             fields["variants"] = variants
         if graph.moves:
             fields["moves"] = [
-                MoveForm.model_construct(number=move.number, other=move.other, fields=list(move.fields))
+                MoveForm.model_construct(**{**vars(move), "fields": list(move.fields)})
                 for move in graph.moves
             ]
         if graph.bound:
@@ -302,6 +303,8 @@ class Manifest(GraphForm):
 
     def graph(self) -> g.Graph:
         graph = self.graph_named(self.name, tuple(form.graph_named(self.name) for form in self.variants))
-        moves = tuple(g.Move(form.number, form.other, tuple(form.fields)) for form in self.moves)
+        moves = tuple(
+            g.Move(form.variant, form.number, form.other, tuple(form.fields)) for form in self.moves
+        )
         bound = {name: tuple(tensors) for name, tensors in self.bound.items()}
         return replace(graph, moves=moves, bound=bound)

@@ -87,7 +87,7 @@ def with_variants(model: torch.nn.Module, inputs: Inputs, exported: Exported, ex
             own,
             config=recipe.fields,
             variants=tuple(others),
-            moves=search.moves.found(),
+            moves=tuple(search.moves),
             bound=search.bound(own, _other_constants(all_sizes)),
         )
     )
@@ -177,7 +177,8 @@ class _Search:
         self.groups: list[tuple[str, ...]] = []
         """Numbers that can be changed, those together that must stay equal."""
         self.chosen: list[Numbers] = []
-        self.moves = Moves(start.trace)
+        self.moves: list[g.Move] = []
+        self._moving = Moves(start.trace)
         self._beside = values_beside(recipe, {}) if names_beside(recipe.made({})[0]) else {}
         self._bound: dict[str, list[str]] = {}
 
@@ -195,8 +196,7 @@ class _Search:
 
     def _note(self, names: Sequence[str], before: _State, after: _State) -> None:
         """What changed with the fields of these names, which alone are not the same before and after."""
-        if not self.chosen:
-            self.moves.changed(names, after.trial.trace)
+        self._moving.changed(names, after.trial.trace)
         beside = values_beside(self.recipe, after.numbers) if self._beside != {} else {}
         found = differing(self._beside, beside)
         constants = [_of_list(state.trial.constants) for state in (before, after)]
@@ -236,6 +236,7 @@ class _Search:
         """Other numbers for everything that matters, and inputs that fit them."""
         known, turn = self.recipe.numbers, len(self.chosen)
         now = _State({}, self.inputs, self.start)
+        self._moving = Moves(self.start.trace)
         if turn and self._beside != {}:
             self._beside = values_beside(self.recipe, {})
         for name in self.counts:
@@ -258,6 +259,7 @@ class _Search:
                     changed += [names] if now is not before else []
             self.groups = changed
         self.chosen.append(now.numbers)
+        self.moves += self._moving.found(turn)
         return _Chosen(now.numbers, now.inputs) if now.numbers else None
 
     def _few(self, name: str, turn: int) -> list[int]:

@@ -179,12 +179,20 @@ class Config:
         return None
 
     def _moved_by(self, column: Column) -> tuple[str, ...] | None:
-        """The fields that a number moves with which has these values, if the first variant says so."""
-        if self.graphs[1] is not self.graph.variants[0]:
+        """The fields that a number moves with which has these values; None if one of the variants does not say so.
+
+        It is known by its values, so that it must be found wherever it is another: one pair may be another number's.
+        """
+        found = {(move.variant, move.number, move.other): move.fields for move in self.graph.moves}
+        places = [
+            next(i for i, own in enumerate(self.graph.variants) if own is graph) for graph in self.graphs[1:]
+        ]
+        keys = [
+            (i, column[0], other) for i, other in zip(places, column[1:], strict=True) if other != column[0]
+        ]
+        if not all(key in found for key in keys):
             return None
-        found = {(move.number, move.other): move.fields for move in self.graph.moves}
-        fields = found.get((column[0], column[1]))
-        return None if fields is None else tuple(map(_word, fields))
+        return tuple(dict.fromkeys(_word(name) for key in keys for name in found[key]))
 
     def _may_follow(self, number: Number) -> bool:
         """Whether a literal may follow from the model's first or last size for all that is known."""
