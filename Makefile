@@ -71,9 +71,13 @@ test-python: setup cargo chromium
 		OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile -m "not zoo and $$part" || failed=1; \
 	done; exit $$failed
 
+# KernelDiff's false alarms: a model of each kind. `make zoo KERNELS=` takes all of the zoo, which is a matter of hours.
+KERNELS ?= resnet18 mobilenet_v3_small vit_small bert gpt2 t5 mamba
 zoo: setup cargo oldest trained ray
 	@$(BIN)/python -m benchmarks.zoo --table docs/zoo.md
 	@PYTHONPATH=.ray $(BIN)/pytest -q -m zoo
+	@echo "== KernelDiff on what Inductor makes of models, which must raise no alarm"
+	@$(BIN)/python -m benchmarks.kernel_diff_zoo --layers 1 $(KERNELS)
 	@echo "== Tests of debugging, with the oldest torch"
 	@OMP_NUM_THREADS=1 $(OLDEST)/bin/pytest -q -n 2 --dist loadfile -m "not zoo and not browser" tests/debug
 

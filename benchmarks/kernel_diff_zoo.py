@@ -2,12 +2,14 @@
 
 `python -m benchmarks.kernel_diff_zoo [NAME …] [--backend inductor] [--device cuda] [--no-gradients] [--dtype bfloat16]
 [--size 64] [--layers 1] [--allow-rnn]`; a size is that of images, and layers are those of models of transformers.
+Exits with 1 unless every model passes: a verdict of `fail` is a false alarm, and one of `error` is no proof.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -74,8 +76,8 @@ MODELS: dict[str, Factory] = {
 }
 
 
-def main() -> None:
-    options = _options()
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _options(arguments)
     SMALL["num_hidden_layers"] = options.layers or SMALL["num_hidden_layers"]
     torch._dynamo.config.allow_rnn = options.allow_rnn
     results = []
@@ -85,11 +87,12 @@ def main() -> None:
         print(json.dumps(row), flush=True)
     passed = sum(row["status"] == "pass" for row in results)
     print(f"{passed} of {len(results)} pass")
+    return 0 if passed == len(results) else 1
 
 
-def _options() -> argparse.Namespace:
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all, if none is named")
     parser.add_argument("--backend", default="inductor")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
@@ -97,7 +100,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--size", type=int)
     parser.add_argument("--layers", type=int)
     parser.add_argument("--allow-rnn", action="store_true")
-    return parser.parse_args()
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.names if name not in MODELS]:
+        parser.error(f"there is no model {', '.join(unknown)}")
+    return options
 
 
 def _row(name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -152,4 +158,4 @@ def _placed(
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

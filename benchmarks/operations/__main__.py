@@ -32,7 +32,6 @@ def main() -> None:
     parser.add_argument(
         "--page", nargs="+", type=Path, help="writes the page of folders of parts that were run"
     )
-    parser.add_argument("--scope", default="the whole database", help="what the page says that it is of")
     parser.add_argument(
         "--list", action="store_true", help="puts operations that are new into the page; runs none"
     )
@@ -40,7 +39,7 @@ def main() -> None:
     if options.list:
         return write_atomically(page.PAGE, page.relisted(page.PAGE.read_text()))
     if options.page:
-        return _write(row.load(folder / VERDICTS for folder in options.page), options.scope)
+        return _finished(row.load(folder / VERDICTS for folder in options.page), is_whole=True)
     names = options.only.split(",") if options.only else None
     own = [sample for sample in (*corners(), *direct()) if names is None or sample.name in names]
     known = [entry for entry in entries() if names is None or entry.name in names]
@@ -52,17 +51,17 @@ def main() -> None:
     rows = run(own, amount, folder, known, lambda text: print(text, file=sys.stderr, flush=True))
     row.save(rows, folder / VERDICTS)
     print(", ".join(f"{count} {verdict}" for verdict, count in page.tally(rows).items()))
-    if names is None and not options.part:
-        _write(rows, f"{options.scope}, {amount.samples} samples of each operation and dtype")
+    return _finished(rows, is_whole=names is None and not options.part)
+
+
+def _finished(rows: Sequence[row.Row], *, is_whole: bool) -> None:
+    """Ends with what is wrong and was not expected; else writes the page, if all was run."""
     if wrong := page.unexpected(rows):
         sys.exit("\n".join(f"wrong\t{one.title}\t{' '.join(one.operations)}\t{one.reason}" for one in wrong))
-    return None
-
-
-def _write(rows: Sequence[row.Row], scope: str) -> None:
-    write_atomically(page.PAGE, page.write(rows, scope))
-    for name in page.stale(rows):
-        print(f"{name} is expected to fail, and does not")
+    if is_whole:
+        write_atomically(page.PAGE, page.write(rows))
+        for name in page.stale(rows):
+            print(f"{name} is expected to fail, and does not")
 
 
 if __name__ == "__main__":

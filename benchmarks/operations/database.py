@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -48,11 +48,18 @@ class Entry:
             return  # Some samples cannot be made on this machine or in this dtype, although the entry has them.
 
     def raising(self) -> Iterator[Sample]:
-        """Calls that torch refuses."""
+        """Calls that torch refuses, each with the kind of error that it must be; none that only `out` is wrong for."""
         if self.info.error_inputs_func is None:
             return
-        for number, given in enumerate(self.info.error_inputs("cpu")):
-            yield self._sample(given.sample_input, torch.float32, f"error {number}")
+        torch.manual_seed(0)
+        try:
+            for number, given in enumerate(list(self.info.error_inputs("cpu"))):
+                sample = self._sample(given.sample_input, torch.float32, f"error {number}")
+                dtype = next((tensor.dtype for tensor in sample.tensors), torch.float32)
+                if "out" not in sample.kwargs:
+                    yield replace(sample, dtype=dtype, raises=given.error_type)
+        except Exception:
+            return  # Some samples cannot be made on this machine, although the entry has them.
 
     def _sample(self, given: Any, dtype: torch.dtype, label: str) -> Sample:
         return Sample(

@@ -19,15 +19,14 @@ _HEAD = """\
 # Operations
 
 What candle's table maps, and how much of it was compared with torch. `make operations` writes this page: it
-runs every operation over the samples of torch's own database (`op_db`), with float32, float64, float16,
-bfloat16, int64, int32, uint8 and bool where torch takes them; over the same samples as views out of order,
-with NaN, infinities, zeros of both signs, numbers below the normal ones, huge integers and no elements; and
-over samples of our own. Each sample is captured and written as Rust as a model of yours is. All rows are
-one program, which is built and run once.
+runs operations over samples of torch's own database (`op_db`) and over samples of our own. Each sample is
+captured and written as Rust as a model of yours is. All rows are one program, which is built and run once.
 
 Operations that move, choose, compare, convert or round once must give torch's bits. The others are judged
 by the rule of the [noise floor](verdicts.md). A sample is *refused* if the conversion says that it cannot
-write it, and why. What is *expected to fail* has a reason below.
+write it, and why. What torch refuses, the port must refuse, too. What is *expected to fail* has a reason below.
+
+This page is of these rows, and no others:
 """
 
 _TABLE = """\
@@ -40,13 +39,15 @@ A sample counts for each operation in it.
 """
 
 
-def write(rows: Sequence[Row], scope: str) -> str:
-    """The page's text; the scope says how much of the database was run."""
+def write(rows: Sequence[Row]) -> str:
+    """The page's text. It is of rows that passed, were refused, or are expected to fail."""
+    if wrong := unexpected(rows):
+        raise ValueError(f"{len(wrong)} rows fail and are not expected to, the first is {wrong[0].title}")
     return (
         "\n".join(
             [
                 _HEAD,
-                f"This page is of {scope}.\n",
+                *_scope(rows),
                 *_figures(rows),
                 *_failures(rows),
                 *_refusals(rows),
@@ -101,6 +102,29 @@ def stale(rows: Iterable[Row]) -> list[str]:
 
 def tally(rows: Iterable[Row]) -> Counter[str]:
     return Counter(row.verdict for row in rows)
+
+
+def _scope(rows: Sequence[Row]) -> Iterator[str]:
+    """What was run, as the rows themselves say it."""
+    yield "| samples | of operations | dtypes | rows | at most of an operation and dtype |"
+    yield "|---|---|---|---|---|"
+    kinds: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        kinds[_kind(row)].append(row)
+    for kind, of_kind in sorted(kinds.items()):
+        names, dtypes = {row.name for row in of_kind}, sorted({row.dtype for row in of_kind})
+        most = max(Counter((row.name, row.dtype) for row in of_kind).values())
+        yield f"| {kind} | {len(names)} | {', '.join(dtypes)} | {len(of_kind)} | {most} |"
+    yield ""
+
+
+def _kind(row: Row) -> str:
+    """What sort of sample a row is: from where, and what was made of it."""
+    first, _, change = row.label.partition(", ")
+    source = {"sample": "torch's database", "error": "torch's database, to be refused"}.get(
+        first.split(" ")[0], "our own"
+    )
+    return f"{source}: {change}" if change and source != "our own" else source
 
 
 def _figures(rows: Sequence[Row]) -> Iterator[str]:

@@ -23,8 +23,8 @@ class Sample:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     is_elementwise: bool = False
-    raises: bool = False
-    """Whether torch refuses the values, so that the port must, too."""
+    raises: type[Exception] | None = None
+    """What torch raises for the values, so that the port must refuse them, too."""
     as_views: bool = False
     """Whether the port gets its inputs as views out of order."""
 

@@ -52,6 +52,22 @@ _UNARY = (
         "{x}.square()",
     ),
     *(
+        "{x} * 2 if {x}.shape[0] > 2 else {x}",
+        "{x} if {x}.shape[-1] % 2 == 0 else {x} + 1",
+        "{x}.mean(1) if {x}.shape[0] < {x}.shape[1] else {x}.sum(1)",
+        "{x}[:, :4] if {x}.shape[1] >= 4 else {x}",
+        "-{x} if {x}.dim() == 3 else {x}",
+    ),
+    *(
+        "{x}.half()",
+        "{x}.bfloat16()",
+        "({x}.half() * 2).float()",
+        "({x}.bfloat16() + 1).float()",
+        "F.gelu({x}.bfloat16()).float()",
+        "{x}.half().softmax(-1)",
+        "{x}.half().mean(-1).float()",
+    ),
+    *(
         "{x} / {x}.shape[0]",
         "{x} * {x}.shape[-1] ** -0.5",
         "F.layer_norm({x}, {x}.shape[-1:])",

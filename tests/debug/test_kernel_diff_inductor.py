@@ -93,14 +93,24 @@ def bert() -> tuple[nn.Module, Any]:
     return model(config).eval(), {"input_ids": torch.arange(14).view(2, 7)}
 
 
+def resnet18() -> tuple[nn.Module, Tensor]:
+    torchvision = pytest.importorskip("torchvision")
+    torch.manual_seed(0)
+    return torchvision.models.resnet18(weights=None).eval(), torch.randn(2, 3, 64, 64)
+
+
 @pytest.mark.zoo
-@pytest.mark.parametrize("name", ["convolved", "recurrent", "bert"])
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", ["convolved", "recurrent", "bert", "resnet18"])
 def test_no_alarm_on_models_of_all_kinds(name: str) -> None:
     made = {
         "convolved": lambda: (Convolved(), torch.randn(4, 3, 16, 16)),
         "recurrent": lambda: (Recurrent(), torch.randn(2, 4, 8)),
         "bert": bert,
+        "resnet18": resnet18,
     }
     model, given = made[name]()
     report = KernelDiffHarness(model, given).compare().report
     assert report.status == "pass", (report.first_divergence, report.stopped)
+    judged = {layer.name for layer in report.layers if layer.own is not None}
+    assert {"forward graph", "backward graph", *dict(model.named_parameters())} <= judged

@@ -193,3 +193,15 @@ def test_shape_and_dtype_mismatches_never_pass(rule: Rule) -> None:
 def test_two_empty_tensors_agree_by_name_of_a_rule_that_says_so(rule: Rule) -> None:
     verdict = rule.judge(compare(torch.zeros(0, 3), torch.zeros(0, 3)))
     assert verdict.passed and verdict.rule == "both empty"
+
+
+@given(st.integers(0, 1000), st.floats(-9, 0), st.floats(-9, 0), st.floats(-9, 0))
+def test_what_the_noise_floor_passes_drift_passes_too(
+    seed: int, scale: float, floor: float, error: float
+) -> None:
+    """So that gradients, and what a run writes to, need not be judged by drift when their own rule has a truth."""
+    torch.manual_seed(seed)
+    truth = torch.randn(64, dtype=torch.float64) * 10**scale
+    golden = (truth + 10**floor * torch.randn(64)).float()
+    metrics = compare(golden, (truth + 10**error * torch.randn(64)).float(), residual_of(golden, truth))
+    assert Drift().judge(metrics).passed or not NoiseFloor().judge(metrics).passed

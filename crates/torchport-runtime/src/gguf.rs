@@ -100,8 +100,7 @@ impl SimpleBackend for GgufWeights {
     }
 
     fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
-        self.dense(name, &self.read(name)?, device)?
-            .to_dtype(dtype)
+        self.dense(name, &self.read(name)?, device)?.to_dtype(dtype)
     }
 
     fn contains_tensor(&self, name: &str) -> bool {

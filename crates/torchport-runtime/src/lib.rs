@@ -21,7 +21,10 @@ pub fn todo(message: &str) -> candle::Result<candle::Tensor> {
 #[macro_export]
 macro_rules! ensure {
     ($condition:expr) => {
-        if !$condition {
+        // The error has the condition as it is written here: a remainder reads like one.
+        #[allow(clippy::manual_is_multiple_of)]
+        let is_fulfilled = $condition;
+        if !is_fulfilled {
             return Err($crate::unfulfilled(stringify!($condition)));
         }
     };

@@ -141,7 +141,10 @@ impl Options {
     /// The model that `new` makes. What the sizes in the config make impossible is an error, a size below 0, too.
     pub fn made<T>(&self, new: impl FnOnce() -> Result<T>) -> Result<T> {
         without_panic(new).map_err(|error| {
-            error.context(format!("no model can be made with {}", self.config.display()))
+            error.context(format!(
+                "no model can be made with {}",
+                self.config.display()
+            ))
         })
     }
 

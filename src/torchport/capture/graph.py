@@ -253,7 +253,8 @@ class Condition:
     def __str__(self) -> str:
         """As Python writes it."""
         left, right = (_written(dim.expr if isinstance(dim, Sym) else dim) for dim in self.sides)
-        return f"{left.removeprefix('(').removesuffix(')')} {self.relation} {right}"
+        bare = left[1:-1] if left.startswith("(") else left
+        return f"{bare} {self.relation} {right}"
 
 
 def _written(expr: Expr) -> str:

@@ -26,6 +26,7 @@ from torchport.capture.fx_nodes import (
     output_leaves,
 )
 from torchport.capture.owner import Owner
+from torchport.capture.read_numbers import EXPAND, READS, in_order, of_tensor
 from torchport.capture.torch_internals import OpOverload, is_grad_mode
 from torchport.errors import CaptureError
 
@@ -61,6 +62,8 @@ class GraphReader:
         self.forward_lines: dict[str, str | None] = {}
         """By the node: the line of `forward` that it came from, which may call a helper that has the operation."""
         self.children: list[str] = []
+        self.numbers: dict[torch.fx.Node, g.Ref] = {}
+        """What each number is read from."""
         self.bodies: list[FoundBody] = []
         """The graphs that control flow runs."""
 
@@ -168,6 +171,9 @@ class GraphReader:
 
     def _call_function(self, node: torch.fx.Node) -> None:
         value = node.meta.get("val")
+        if str(node.target) in READS and node.args[0] in self.refs:
+            self._read_number(node)
+            return
         if is_number(value) or is_grad_mode(node.target):
             return
         if node.target is operator.getitem:
@@ -186,17 +192,47 @@ class GraphReader:
                 fix="rewrite that line so that it does not depend on tensor values",
             )
         self.refs[node] = g.Ref(node.name)
+        op, args, kwargs = self._operation(node)
         self.nodes.append(
             g.Node(
                 name=node.name,
-                op=PURE.get(str(node.target), str(node.target)),
-                args=tuple(self._arg(a) for a in node.args),
-                kwargs={k: self._arg(a) for k, a in node.kwargs.items()},
+                op=PURE.get(op, op),
+                args=args,
+                kwargs=kwargs,
                 outputs=self._metas(value),
                 source=line_of(node),
                 layer=self._layer(node),
             )
         )
+
+    def _read_number(self, node: torch.fx.Node) -> None:
+        """Keeps the tensor that a number is read from, without axes."""
+        tensor = node.args[0]
+        assert isinstance(tensor, torch.fx.Node)
+        meta = self._meta(tensor.meta["val"])
+        ref = self.refs[tensor]
+        if meta.rank:
+            scalar = g.TensorMeta((), meta.dtype)
+            self.nodes.append(
+                g.Node(node.name, "aten.reshape.default", (ref, []), {}, (scalar,), source=line_of(node))
+            )
+            ref = g.Ref(node.name)
+        self.numbers[node] = ref
+
+    def _operation(self, node: torch.fx.Node) -> tuple[str, tuple[g.Arg, ...], dict[str, g.Arg]]:
+        """The name and the arguments of an operation, with tensors for the numbers that are read from them."""
+        dtypes = {number: number.args[0].meta["val"].dtype for number in self.numbers}  # type: ignore[union-attr]
+        op = of_tensor(node, dtypes) if dtypes.keys() & set(node.all_input_nodes) else None
+        if op is None:
+            kwargs = {key: self._arg(value) for key, value in node.kwargs.items()}
+            return str(node.target), tuple(self._arg(arg) for arg in node.args), kwargs
+
+        def arg(value: Any) -> g.Arg:
+            is_read = isinstance(value, torch.fx.Node) and value in self.numbers
+            return self.numbers[value] if is_read else self._arg(value)
+
+        kwargs = {} if op == EXPAND else {key: arg(value) for key, value in node.kwargs.items()}
+        return op, tuple(map(arg, in_order(node))), kwargs
 
     def _control_flow(self, node: torch.fx.Node) -> None:
         kind = control_flow_of(node)

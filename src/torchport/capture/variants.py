@@ -29,7 +29,7 @@ from torchport.errors import CaptureError
 
 _FEWEST, _MOST = 2, 3
 """How many variants are captured: more than the fewest if in these two sizes still look like one."""
-_FACTORS = ((3, 2), (2, 1), (3, 1), (5, 2), (5, 4), (7, 4), (1, 2), (3, 4))
+_FACTORS = ((3, 2), (2, 1), (3, 1), (5, 2), (5, 4), (7, 4), (1, 2), (3, 4), (4, 1))
 _UNEVEN = ((17, 16), (13, 8), (11, 8), (9, 8), (19, 16))
 _FAR = ((17, 1), (19, 1), (13, 1), (11, 1))
 _SMALL = 3
@@ -246,6 +246,10 @@ class _Search:
         for index, names in enumerate(self.groups):
             before, now = now, self._step(now, names, self._others(now, names, index + 3 * turn))
             changed += [names] if now is not before else []
+        for names in self.groups:  # What others stood in the way of may be possible now.
+            if names not in changed and not self.idle.intersection(names):
+                before, now = now, self._step(now, names, self._others(now, names, len(changed)))
+                changed += [names] if now is not before else []
         if turn == 0:
             moved = {*self.idle, *now.numbers}
             for names in _equal(known, [name for (name,) in self.groups if name not in moved]):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torchport.capture.assumed import Assumed, FixedAxis
-from torchport.capture.graph import Graph
+from torchport.capture.graph import Graph, Ref, refs
 from torchport.capture.manifest import read_manifest
 from torchport.capture.unrolled import steps_written_out
 from torchport.runs.folder import RunFolder
@@ -27,6 +27,7 @@ def notes_on(files: RunFolder) -> tuple[str, ...]:
         *_notes_on_idle_bodies(manifest),
         *_notes_on_what_is_unknown(manifest),
         *_notes_on_conditions(graph),
+        *dict.fromkeys(_notes_on_free_signs(graph)),
         *dict.fromkeys(_notes_on_loops(graph)),
     )
 
@@ -72,6 +73,28 @@ def _notes_on_conditions(graph: Graph) -> Iterator[str]:
         place = f" ({condition.source})" if condition.source else ""
         said = f"the port is made for inputs with {condition}{place}, and refuses others"
         yield f"{said}: there the model may do something else"
+
+
+_WITH_SIGNS = {
+    "aten._linalg_svd.default": (0, 2),
+    "aten.linalg_svd.default": (0, 2),
+    "aten._linalg_eigh.default": (1,),
+    "aten.linalg_eigh.default": (1,),
+}
+"""Operation → which of its results are vectors that are right with either sign."""
+
+
+def _notes_on_free_signs(graph: Graph) -> Iterator[str]:
+    """Where vectors are computed of which only the line is determined, and read."""
+    for module in graph.modules.values():
+        read = {*refs([[node.args, node.kwargs] for node in module.nodes]), *refs(list(module.outputs))}
+        for node in module.nodes:
+            if any(Ref(node.name, index) in read for index in _WITH_SIGNS.get(node.op, ())):
+                place = f" ({node.source})" if node.source else ""
+                said = (
+                    f"the vectors of {node.op}{place} are as right with the other sign, which LAPACK chooses"
+                )
+                yield f"{said}: a port that has others differs where the sign counts, and is not wrong for that"
 
 
 def _notes_on_what_is_unknown(manifest: Mapping[str, Any]) -> tuple[str, ...]:

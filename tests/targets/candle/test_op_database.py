@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain, islice
 
 import pytest
 import torch
 
 from benchmarks.operations import page
-from benchmarks.operations.campaign import Amount, run
+from benchmarks.operations.campaign import Amount, Known, computed, judged_rows, run
+from benchmarks.operations.capturing import Captured, capture
 from benchmarks.operations.checking import difference
 from benchmarks.operations.corners import corners
 from benchmarks.operations.database import entries
 from benchmarks.operations.direct import direct
 from benchmarks.operations.expected import EXPECTED
-from benchmarks.operations.row import Row
+from benchmarks.operations.row import Row, Verdict
 from benchmarks.operations.sample import Sample
 from torchport.targets.candle.registry import OPS
 
@@ -31,9 +33,10 @@ def rows(tmp_path_factory: pytest.TempPathFactory, cargo: str) -> list[Row]:
         for dtype in DTYPES
         for sample in islice(entry.samples(dtype), 1)
     )
+    refused = (sample for entry in entries()[::EACH] for sample in entry.raising())
     by_name = {sample.name: sample for sample in direct()}
     return run(
-        chain(corners(), by_name.values(), part),
+        chain(corners(), by_name.values(), part, refused),
         Amount(samples=1, varied=0),
         tmp_path_factory.mktemp("operations"),
     )
@@ -76,6 +79,97 @@ def test_few_rows_are_expected_to_fail() -> None:
 def test_what_is_expected_to_fail_is_counted() -> None:
     assert len(EXPECTED) == 2
     assert all(entry.reason for entry in EXPECTED)
+
+
+def row(name: str, label: str, verdict: Verdict, reason: str = "", dtype: str = "float32") -> Row:
+    return Row(name, dtype, label, verdict, reason, ("aten.relu.default",))
+
+
+def test_another_fault_of_what_is_expected_to_fail_is_not_expected() -> None:
+    expected_one = row("linalg.eigh", "sample 0", "wrong", "result 1: it differs", "float64")
+    assert page.unexpected([expected_one]) == []
+    for other in (
+        replace(expected_one, reason="result 0: it differs"),
+        replace(expected_one, reason="the program ended before this row"),
+        replace(expected_one, dtype="float32"),
+        replace(expected_one, label="corner 0"),
+        replace(expected_one, name="linalg.eigh.other"),
+    ):
+        assert page.unexpected([other]) == [other]
+
+
+def test_no_page_counts_what_fails_and_is_not_expected_to() -> None:
+    with pytest.raises(ValueError, match=r"relu float32 sample 0"):
+        page.write([row("relu", "sample 0", "wrong", "result 0: it differs")])
+
+
+def test_a_page_says_of_which_rows_it_is() -> None:
+    rows = [
+        row("relu", "sample 0", "passed"),
+        row("relu", "sample 1", "passed"),
+        row("relu", "sample 0", "passed", dtype="int64"),
+        row("exp", "sample 0, a NaN", "passed"),
+        row("exp", "corner 0", "refused", "exp: why"),
+    ]
+    text = page.write(rows)
+    assert "| torch's database | 1 | float32, int64 | 3 | 2 |" in text
+    assert "| torch's database: a NaN | 1 | float32 | 1 | 1 |" in text
+    assert "| our own | 1 | float32 | 1 | 1 |" in text
+    assert "to be refused" not in text and "an infinity" not in text
+    assert "| expected to fail | 0 |" in text
+
+
+def test_what_torch_refuses_comes_from_its_database_with_the_kind_of_error() -> None:
+    (entry,) = [entry for entry in entries() if entry.name == "gather"]
+    raising = list(entry.raising())
+    assert raising and all(sample.raises is not None for sample in raising)
+    for sample in raising:
+        with pytest.raises(sample.raises or Exception):
+            sample.computed()
+    assert len(list(computed(raising))) == len(raising)
+    assert list(computed([replace(sample, raises=KeyError) for sample in raising])) == []
+
+
+def test_an_answer_or_a_panic_where_torch_raises_is_wrong() -> None:
+    sample = Sample("planted", X.dtype, "error 0", torch.relu, (X,), {}, raises=RuntimeError)
+    captured = next(found for found in capture([sample]) if isinstance(found, Captured))
+    known = Known(sample, None, None)
+
+    def verdict(answer: list[torch.Tensor] | str) -> str:
+        (found,) = judged_rows({0: (known, captured)}, {0: answer})
+        return found.verdict
+
+    assert verdict("error: index out of bounds") == "passed"
+    assert verdict([X]) == "wrong"
+    assert verdict("panic: attempt to divide by zero") == "wrong"
+
+
+def topmost(candidate: tuple[torch.Tensor, torch.Tensor], **options: bool) -> str | None:
+    """What is wrong with an answer for the three largest of four numbers."""
+    golden = X.topk(3, **options)
+    sample = Sample("planted", X.dtype, "", torch.topk, (X, 3), dict(options))
+    return difference(sample, ["aten.topk.default"], list(golden), list(candidate), None)
+
+
+def test_topk_without_order_is_right_in_every_order_and_with_each_of_equal_elements() -> None:
+    for indices in ([0, 2, 1], [2, 1, 0], [1, 0, 2]):
+        assert topmost((X[indices], torch.tensor(indices)), sorted=False) is None
+    assert topmost((torch.tensor([3.0, 3.0, 1.0]), torch.tensor([2, 0, 1]))) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "indices", "is_sorted"),
+    [
+        ([3.0, 1.0, 3.0], [0, 1, 2], True),
+        ([3.0, 3.0, -0.0], [0, 2, 3], False),
+        ([3.0, 3.0, 1.0], [0, 0, 1], False),
+        ([3.0, 3.0, 1.0], [0, 1, 2], False),
+        ([3.0, 3.0, 1.0], [0, 2, 4], False),
+        ([3.0, 3.0, 2.0], [0, 2, 1], False),
+    ],
+)
+def test_a_wrong_answer_of_topk_is_found(values: list[float], indices: list[int], is_sorted: bool) -> None:
+    assert topmost((torch.tensor(values), torch.tensor(indices)), sorted=is_sorted) is not None
 
 
 def checked(operation: str, x: torch.Tensor, golden: torch.Tensor, candidate: torch.Tensor) -> str | None:

@@ -51,7 +51,7 @@ function chartConfig() {
     font: style.fontFamily,
     view: { stroke: colour("--line") },
     axis: { labelColor: muted, titleColor: muted, titleFontWeight: 500, gridColor: colour("--line"), domainColor: muted, tickColor: muted, labelFontSize: 11, titleFontSize: 11 },
-    legend: { labelColor: ink, labelFontSize: 12, symbolSize: 70, columns: window.innerWidth < 480 ? 2 : 0 },
+    legend: { labelColor: ink, labelFontSize: 12, symbolSize: 70, columns: window.innerWidth < 480 ? 1 : 0 },
   };
 }
 

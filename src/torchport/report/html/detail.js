@@ -194,7 +194,7 @@ function linesOfField(lines, field) {
   return lines.filter(([, html]) => (textOf(html).match(/\w+/g) ?? []).some((word) => plainName(word) === plainName(field))).map(([line]) => line);
 }
 
-// Operators between operands, as rustfmt and Python's formatters put spaces around them.
+// Operators between operands, as formatters put spaces around them.
 const SIGNS = { add: " + ", sub: " - ", mul: " * ", div: " / " };
 
 /** The lines that were edited or, if the port is as it was generated, those with the operation that is selected or at fault. */

@@ -3,7 +3,7 @@
 use candle::{DType, Module, Result, Tensor};
 use candle_nn::VarBuilder;
 use torchport_runtime::{
-    check,
+    check, ensure,
     nn::{self, Activation, Embedding, LayerNorm, Linear},
     ops, Probe,
 };
@@ -341,6 +341,7 @@ pub struct BertModel {
     embeddings: BertEmbeddings,
     encoder: BertEncoder,
     pooler: BertPooler,
+    max_position_embeddings: usize,
     probe: Probe,
 }
 
@@ -350,6 +351,7 @@ impl BertModel {
             embeddings: BertEmbeddings::new(cfg, vb.pp("embeddings"))?,
             encoder: BertEncoder::new(cfg, vb.pp("encoder"))?,
             pooler: BertPooler::new(cfg, vb.pp("pooler"))?,
+            max_position_embeddings: cfg.max_position_embeddings,
             probe: Probe::new(&vb),
         })
     }
@@ -357,6 +359,7 @@ impl BertModel {
     pub fn forward(&self, input_ids: &Tensor) -> Result<(Tensor, Tensor)> {
         check!(self.probe => input_ids);
         let (batch, seq_len) = input_ids.dims2()?;
+        ensure!(seq_len <= self.max_position_embeddings);
         let ys = Tensor::arange(0i64, seq_len as i64, input_ids.device())?
             .unsqueeze(0)?
             .unsqueeze(1)?

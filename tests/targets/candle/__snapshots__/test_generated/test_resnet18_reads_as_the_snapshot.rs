@@ -300,6 +300,8 @@ impl ResNet {
 impl Module for ResNet {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         check!(self.probe => x);
+        ops::expect_length(x, 2, 224)?;
+        ops::expect_length(x, 3, 224)?;
         let ys = self
             .conv1
             .forward(x)?
