@@ -25,6 +25,8 @@ class Moves:
 
     def changed(self, names: Iterable[str], trace: Sequence[object]) -> None:
         """Notes that the fields with these names were changed, which made this the trace."""
+        if not self._is_known:
+            return
         numbers = list(_numbers(trace))
         if len(numbers) == len(self._now):
             pairs = zip(self._before, self._now, numbers, strict=True)

@@ -20,7 +20,7 @@ Operations = dict[str, set[tuple[str, ...]]]
 """The class of a module → what one of its calls does: its own operations, and its calls of others.
 
 A list of layers that all do the same with the same numbers, one after another, counts once, so that it may be longer
-or shorter. A list of one layer is that layer: code for several is other code.
+or shorter. A sequence of one layer, which runs as a module, is that layer: code for several is other code.
 """
 
 
@@ -43,11 +43,16 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.trace: list[object] = []
         self.open: list[list[str | _Call]] = [[]]
         self.numbers: list[list[object]] = [[]]
+        modules = dict(model.named_modules())
         self.lists = {
             module: name.rpartition(".")[0]
-            for name, module in model.named_modules()
+            for name, module in modules.items()
             if name.rpartition(".")[2].isdigit()
         }
+        self.loose = {
+            place for place in self.lists.values() if isinstance(modules[place], torch.nn.ModuleList)
+        }
+        """The lists that are no modules which run: one of one layer is written as a longer one is."""
         self.given: dict[int, tuple[str, int]] = {}
         """By identity, the tensors that layers of lists gave: the list, and how many had been called before."""
         self.called: dict[str, int] = {}
@@ -97,7 +102,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         own, place = self.open.pop(), self.lists.get(module)
         if len(self.open) == 1:
             own += self.early_reads(output)
-        name, done, numbers = type(module).__qualname__, _with_lists(own), self.numbers.pop()
+        name, done, numbers = type(module).__qualname__, _with_lists(own, self.loose), self.numbers.pop()
         self.numbers[-1] += numbers
         self.operations.setdefault(name, set()).add(done)
         self.open[-1].append(_Call(f"{name} {hash(done)}", place, repr(numbers)))
@@ -136,13 +141,17 @@ class _Call:
     """The numbers and shapes in it, as a text."""
 
 
-def _with_lists(steps: list[str | _Call]) -> tuple[str, ...]:
+def _with_lists(steps: list[str | _Call], loose: set[str]) -> tuple[str, ...]:
     """What a module does, in which the calls of a list count once if they all do the same."""
     in_lists: dict[str | None, list[tuple[str, str]]] = {}
     for step in steps:
         if isinstance(step, _Call):
             in_lists.setdefault(step.list, []).append((step.does, step.numbers))
-    alike = {name for name, calls in in_lists.items() if name and len(calls) > 1 and len(set(calls)) == 1}
+    alike = {
+        name
+        for name, calls in in_lists.items()
+        if name and (len(calls) > 1 or name in loose) and len(set(calls)) == 1
+    }
     done: list[str] = []
     for step in steps:
         if isinstance(step, str):

@@ -33,6 +33,21 @@ _HINTED_ROLES = frozenset(
 )
 """The roles of numbers that a hint by value names."""
 
+_IN_SHAPES = frozenset(
+    {
+        *("num_embeddings", "embedding_dim", "in_features", "out_features", "normalized_shape", "eps"),
+        *(
+            "input_size",
+            "hidden_size",
+            "in_channels",
+            "out_channels",
+            "num_channels",
+            "num_features",
+            "kernel_size",
+        ),
+    }
+)
+"""The roles of numbers that weights' shapes have, so that a wrong one is seen when they are read; and `eps`."""
 _OF_NO_SIZE = frozenset({-1, 0, 1, math.inf, -math.inf})
 """Literals that are taken for no size's: they are in nearly every model."""
 _FIELD = re.compile(r"cfg\.(\w+(?:\[\d+\])?)")
@@ -174,7 +189,8 @@ class Config:
     def _may_follow(self, number: Number) -> bool:
         """Whether a literal may follow from the model's first or last size for all that is known."""
         role = (number.role or "").split()
-        return number.place is None and number.value not in _OF_NO_SIZE and role[:1] != ["eps"]
+        is_free = number.place is None and not _IN_SHAPES.intersection(role[:1])
+        return is_free and number.value not in _OF_NO_SIZE
 
     @property
     def fixed(self) -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ use torchport_runtime::{
 };
 
 #[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     pub vocab_size: usize,
     pub hidden_size: usize,
@@ -347,6 +348,9 @@ pub struct BertModel {
 
 impl BertModel {
     pub fn new(cfg: &Config, vb: VarBuilder) -> Result<Self> {
+        if cfg.num_attention_heads == 0 {
+            candle::bail!("`num_attention_heads` is 0");
+        }
         Ok(Self {
             embeddings: BertEmbeddings::new(cfg, vb.pp("embeddings"))?,
             encoder: BertEncoder::new(cfg, vb.pp("encoder"))?,

@@ -9,7 +9,9 @@ use torchport_runtime::{
 };
 
 /// Sizes that are not here are fixed: what follows from them is not known.
+/// `out_features` is fixed: the literals 2, 3 may follow from it.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     pub out_features: usize,
 }
@@ -271,6 +273,9 @@ pub struct ResNet {
 
 impl ResNet {
     pub fn new(cfg: &Config, vb: VarBuilder) -> Result<Self> {
+        if cfg.out_features != 1000 {
+            candle::bail!("`out_features` is 1000 in this port: nothing says what becomes of the literals 2, 3 with another");
+        }
         Ok(Self {
             conv1: nn::conv2d_no_bias(
                 3,
