@@ -222,7 +222,17 @@ class Guard(NamedTuple):
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _SHAPE_FUNCTIONS = tuple(
     _TORCH + name
-    for name in ("_prims", "_refs", "_subclasses", "_decomp", "_meta_registrations", f"fx{os.sep}")
+    for name in (
+        "_prims",
+        "_refs",
+        "_subclasses",
+        "_decomp",
+        "_meta_registrations",
+        f"fx{os.sep}",
+        # These two call operations and modules, and compare nothing: what did is written in C++.
+        "_ops.py",
+        os.path.join("nn", "modules", "module.py"),
+    )
 )
 _CLAMPING = frozenset({"_compute_slice_index"})
 """Functions of torch that find the shape of a result, which is another where their guards do not hold."""
