@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from torchport.files import write_atomically
 from torchport.targets.candle import ops, rust
+from torchport.targets.candle.body import UNWATCHED
 from torchport.targets.candle.build import build
 from torchport.targets.candle.code import InputName, Part, Slot
 from torchport.targets.candle.module import write_module
@@ -30,7 +31,7 @@ HEAD = """\
 #![allow(clippy::all, unused_imports, unused_variables, unused_parens)]
 use candle::{DType, Device, Result, Tensor};
 use torchport_audio as audio;
-use torchport_runtime::{nn, ops};
+use torchport_runtime::{ensure, nn, ops};
 
 """
 
@@ -111,7 +112,7 @@ class Written:
 
 def write(captured: Captured) -> Written:
     """The body of a Rust function for one sample, as the code generator writes it."""
-    body = write_module(captured.graph, captured.module, {}, "none")
+    body = write_module(captured.graph, captured.module, {}, UNWATCHED)
     if body.todos:
         return Written(refused=tuple((todo.op, todo.reason) for todo in body.todos))
 
