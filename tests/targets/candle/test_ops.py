@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import torchport
+from torchport.capture.operations import always_draws_random_numbers
 from torchport.parity.result import Layer
 from torchport.runs.report import Report
 from torchport.targets.candle.registry import OPS
@@ -17,6 +18,11 @@ from .op_rows import TABLES, Everything
 CASES = [f"{table.name}.{row.name}" for table in TABLES for row in table.rows]
 
 NEVER_CAPTURED: dict[str, str] = {
+    **dict.fromkeys(
+        filter(always_draws_random_numbers, OPS), "random numbers are refused unless they are allowed"
+    ),
+    "torchport.packed_rnn.default": "packed sequences have tests of their own",
+    "torchport.unpacked.default": "packed sequences have tests of their own",
     "aten.clone.default": "a copy is dropped when a graph is simplified; manifests of earlier versions have some",
     "aten.conj_physical.default": "torch.export writes it as `_conj_physical`",
 }
