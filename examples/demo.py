@@ -24,7 +24,6 @@ from torchport.targets.candle.artifact import CandleArtifact
 
 OUT = Path("torchport-out/demo")
 PORT, BROKEN = OUT / "minilm", OUT / "broken"
-SPEC = "examples/minilm.py:minilm"
 QUESTION = "How do I get my money back?"
 OTHERS = (
     "What is your refund policy?",
@@ -106,8 +105,8 @@ def break_it() -> None:
 
 
 def find_the_fault() -> None:
-    print(f"$ torchport check {BROKEN} {SPEC}", flush=True)
-    code = main(["check", str(BROKEN), SPEC])
+    print(f"$ torchport check {BROKEN}", flush=True)
+    code = main(["check", str(BROKEN)])
     report = torchport.Report.from_json((BROKEN / "report.json").read_text())
     claim(code == 1, "the broken port does not pass: exit code 1")
     culprit = None if report.first_divergence is None else report.first_divergence.layer

@@ -266,6 +266,6 @@ def test_every_field_of_a_manifest_is_described(manifest: dict[str, Any]) -> Non
 
 def test_verdicts_are_described_with_the_numbers_that_the_rules_use() -> None:
     text = " ".join((ROOT / "docs/verdicts.md").read_text().split())
-    assert f"fewer than {FEW} elements" in text
+    assert f"one of n < {FEW} elements" in text
     assert f"at most {NoiseFloor().multiple:g} floors" in text
     assert NoiseFloor().name in text

@@ -31,7 +31,7 @@ HEAD = """\
 #![allow(clippy::all, unused_imports, unused_variables, unused_parens)]
 use candle::{DType, Device, Result, Tensor};
 use torchport_audio as audio;
-use torchport_runtime::{nn, ops};
+use torchport_runtime::{ensure, nn, ops};
 
 """
 

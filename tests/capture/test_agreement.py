@@ -24,7 +24,7 @@ LAYERS = {
 def test_a_model_that_is_random_in_eval_is_refused() -> None:
     with pytest.raises(TorchportError, match="TP0204: the model draws random") as caught:
         record(models.Random(), torch.zeros(2, 4))
-    assert "--allow-random" in (caught.value.fix or "")
+    assert "allow_random" in (caught.value.fix or "")
 
 
 def test_values_that_are_not_finite_agree_by_place() -> None:

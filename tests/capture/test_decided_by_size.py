@@ -130,3 +130,26 @@ def test_limits_of_torch_for_shapes_are_no_decisions_of_the_model() -> None:
 
 def test_inputs_without_free_sizes_have_no_guards() -> None:
     assert list(guards_of([X, 3, None])) == []
+
+
+class Sliced(nn.Module):
+    """Where the slice begins is at the front for few rows, counted from the back for more, and in between for many."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[x.shape[0] - 40 :] * 2
+
+
+def test_one_of_several_relations_may_be_what_was_decided(tmp_path: Path) -> None:
+    port = torchport.port(Sliced(), (X,), target="torch", out=tmp_path, dynamic="x:0")
+    graph, _ = read_manifest(port.files.manifest)
+    assert graph.conditions == port.graph.conditions
+    refused = {
+        length for length in range(2, 60) if not all(one.holds({"batch": length}) for one in graph.conditions)
+    }
+    for length in (2, 8, 25, 50):
+        rows = torch.randn(length, 4)
+        if length in refused:
+            with pytest.raises(CaptureError, match="TP0208"):
+                port.check((rows,))
+        else:
+            assert port.check((rows,)).passed

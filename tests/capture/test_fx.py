@@ -368,7 +368,7 @@ def test_casts_of_autocast_are_in_the_graph() -> None:
 
 def test_a_graph_that_reads_a_number_out_of_a_tensor_is_refused() -> None:
     def numbers(x: torch.Tensor) -> torch.Tensor:
-        return x * x.sum().item()
+        return x * (x.sum().item() + 1)
 
     found: list[CaptureError] = []
 

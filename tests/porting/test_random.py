@@ -161,7 +161,7 @@ def test_random_numbers_are_refused_with_their_line(tmp_path: Path) -> None:
     ) as caught:
         torchport.port(Model(Noise()).eval(), ARGS, out=tmp_path)
     assert "test_random.py:" in str(caught.value.where)
-    assert "--allow-random" in str(caught.value.fix)
+    assert "allow_random" in str(caught.value.fix)
 
 
 def test_the_generators_are_as_they_were_before(tmp_path: Path) -> None:

@@ -25,11 +25,10 @@ def faults(graph: g.Graph) -> Iterator[tuple[str, str]]:
             yield f"symbols.{symbol.name}", f"the model has no axis {symbol.axis} of {symbol.input!r}"
     known = {symbol.name for symbol in graph.symbols}
     for number, condition in enumerate(graph.conditions):
-        if condition.relation not in g.RELATIONS:
-            yield f"conditions.{number}", f"{condition.relation!r} is not a relation of sizes"
-        yield from (
-            (f"conditions.{number}", wrong) for wrong in _unknown_symbols(list(condition.sides), known)
-        )
+        for one in condition.alternatives:
+            if one.relation not in g.RELATIONS:
+                yield f"conditions.{number}", f"{one.relation!r} is not a relation of sizes"
+            yield from ((f"conditions.{number}", wrong) for wrong in _unknown_symbols(list(one.sides), known))
     if len(graph.output_names) != len(graph.root.outputs):
         yield "outputs", f"there are {len(graph.output_names)} names for {len(graph.root.outputs)} outputs"
     bodies = g.body_keys(graph.modules)

@@ -233,11 +233,21 @@ class Condition:
     source: str | None = None
     is_limit: bool = False
     """Whether the limits of a symbol say the same."""
+    otherwise: tuple[Condition, ...] = ()
+    """What will do as well if this is not so."""
 
     def symbols(self) -> set[str]:
-        return symbols_of([self.left, self.right])
+        return symbols_of([side for one in self.alternatives for side in one.sides])
+
+    @property
+    def alternatives(self) -> tuple[Condition, ...]:
+        """The relations of which one must be so."""
+        return replace(self, otherwise=()), *self.otherwise
 
     def holds(self, bindings: Mapping[str, int]) -> bool:
+        return any(one._is_so(bindings) for one in self.alternatives)
+
+    def _is_so(self, bindings: Mapping[str, int]) -> bool:
         try:
             left, right = (
                 _evaluate(dim.expr if isinstance(dim, Sym) else dim, bindings) for dim in self.sides
@@ -252,6 +262,8 @@ class Condition:
 
     def __str__(self) -> str:
         """As Python writes it."""
+        if self.otherwise:
+            return " or ".join(map(str, self.alternatives))
         left, right = (_written(dim.expr if isinstance(dim, Sym) else dim) for dim in self.sides)
         bare = left[1:-1] if left.startswith("(") else left
         return f"{bare} {self.relation} {right}"

@@ -181,13 +181,16 @@ class ConditionForm(_Form):
     right: Dim
     source: str | None = None
     is_limit: bool = False
+    otherwise: list[ConditionForm] = []
 
     @classmethod
     def of(cls, condition: g.Condition) -> Self:
-        return cls._made(**vars(condition))
+        others = [cls.of(one) for one in condition.otherwise]
+        return cls._made(**{**vars(condition), "otherwise": others})
 
     def condition(self) -> g.Condition:
-        return g.Condition(**dict(self))
+        others = tuple(one.condition() for one in self.otherwise)
+        return g.Condition(**{**dict(self), "otherwise": others})
 
 
 class MoveForm(_Form):

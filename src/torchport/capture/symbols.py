@@ -15,7 +15,7 @@ import torch
 from torch.export import Dim
 
 from torchport.capture.graph import Condition, Expr, Graph, Sym, Symbol
-from torchport.capture.torch_internals import Guard, guards_of, limits_of, pytree
+from torchport.capture.torch_internals import Guard, alternatives_of, guards_of, limits_of, pytree
 from torchport.errors import CaptureError, SpecError
 
 Wish = dict[str, tuple[int, ...]]
@@ -217,8 +217,13 @@ def read_conditions(inputs: Mapping[str, Any], rename: Mapping[str, str]) -> tup
 
 
 def _condition(guard: Guard, rename: Mapping[str, str]) -> Condition:
-    relation = _RELATIONS.get(type(guard.relation).__name__)
-    if relation is None:
+    first, *others = (_relation(guard, one, rename) for one in alternatives_of(guard.relation))
+    return replace(first, otherwise=tuple(others))
+
+
+def _relation(guard: Guard, relation: Any, rename: Mapping[str, str]) -> Condition:
+    sign = _RELATIONS.get(type(relation).__name__)
+    if sign is None:
         raise CaptureError(
             "TP0202",
             f"the model decides by {guard.relation}, which is not supported for a free size",
@@ -226,10 +231,10 @@ def _condition(guard: Guard, rename: Mapping[str, str]) -> Condition:
             fix="compare one size at a time, or record with fewer free axes: dynamic NAME:AXIS",
         )
     try:
-        left, right = (_dim(side, rename) for side in guard.relation.args)
+        left, right = (_dim(side, rename) for side in relation.args)
     except CaptureError as error:
         raise CaptureError(error.code, error.message, where=guard.line, fix=error.fix) from error
-    return Condition(left, relation, right, guard.line, guard.is_limit)
+    return Condition(left, sign, right, guard.line, guard.is_limit)
 
 
 _RELATIONS = {

@@ -67,6 +67,7 @@ __all__ = [
     "OpOverload",
     "OpOverloadPacket",
     "TorchDispatchMode",
+    "alternatives_of",
     "associative_scan",
     "aten_names",
     "decomposition_tables",
@@ -221,7 +222,17 @@ class Guard(NamedTuple):
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _SHAPE_FUNCTIONS = tuple(
     _TORCH + name
-    for name in ("_prims", "_refs", "_subclasses", "_decomp", "_meta_registrations", f"fx{os.sep}")
+    for name in (
+        "_prims",
+        "_refs",
+        "_subclasses",
+        "_decomp",
+        "_meta_registrations",
+        f"fx{os.sep}",
+        # These two call operations and modules, and compare nothing: what did is written in C++.
+        "_ops.py",
+        os.path.join("nn", "modules", "module.py"),
+    )
 )
 _CLAMPING = frozenset({"_compute_slice_index"})
 """Functions of torch that find the shape of a result, which is another where their guards do not hold."""
@@ -246,8 +257,14 @@ def guards_of(values: Iterable[object]) -> Iterator[Guard]:
             continue
         seen.add(relation)
         line = None if place is None or place.startswith(_TORCH) else place
-        for part in relation.args if isinstance(relation, sympy.And) else [relation]:
+        for part in sympy.And.make_args(sympy.to_cnf(relation)):
             yield Guard(part, _is_limit(part), line)
+
+
+def alternatives_of(relation: Any) -> tuple[Any, ...]:
+    """The relations of which one must hold, if there are several."""
+    found: tuple[Any, ...] = sympy.Or.make_args(relation)
+    return found
 
 
 def _place_of(location: Any) -> tuple[str | None, str | None]:
@@ -259,7 +276,7 @@ def _place_of(location: Any) -> tuple[str | None, str | None]:
 
 def _is_limit(relation: Any) -> bool:
     """Whether an inequality says no more than that one size is within limits, which tracing then knows."""
-    if len(relation.free_symbols) != 1 or isinstance(relation, sympy.Eq | sympy.Ne):
+    if len(relation.free_symbols) != 1 or isinstance(relation, sympy.Eq | sympy.Ne | sympy.Or):
         return False
     solved = try_solve(relation, next(iter(relation.free_symbols)))
     return solved is not None and bool(solved[1].is_Integer)

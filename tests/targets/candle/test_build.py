@@ -13,11 +13,12 @@ import torch
 from torchport.capture.recorder import record
 from torchport.errors import BuildError
 from torchport.targets.base import Artifact
+from torchport.targets.candle.artifact import CONFIG, WEIGHTS
 from torchport.targets.candle.build import build, find_cargo
 from torchport.targets.candle.crate_count import CrateCount, count_crates, crates_in_tree
 from torchport.targets.candle.options import CandleOptions
 from torchport.targets.candle.project import write_project
-from torchport.targets.candle.running import read_stop, run, stop_file
+from torchport.targets.candle.running import Files, read_stop, run, stop_file
 from torchport.targets.candle.target import TARGET
 from torchport.targets.candle.writer import generate
 
@@ -97,6 +98,10 @@ def converted(model: torch.nn.Module, x: torch.Tensor, name: str, folder: Path) 
     return made, files["trace"]
 
 
+def files_of(project: Path) -> Files:
+    return Files(project / WEIGHTS, project / CONFIG)
+
+
 class Determinant(torch.nn.Module):
     """A layer, and then an operation that nothing maps."""
 
@@ -116,7 +121,7 @@ def test_a_port_that_reaches_a_todo_says_which_operation(tmp_path: Path) -> None
     stopped_before.parent.mkdir()
     stopped_before.write_text("of an earlier run")
     recorded = tmp_path / "run" / "lockstep.safetensors"
-    complaint = run(program, made.folder, trace, "lockstep", recorded, "determinant")
+    complaint = run(program, files_of(made.folder), trace, "lockstep", recorded, "determinant")
     assert complaint is not None and complaint.todo is not None and complaint.todo.op == todo.op
     assert f"TODO(torchport): {todo.op} in Determinant" in complaint.message
     stop = read_stop(recorded)
@@ -134,7 +139,7 @@ def test_a_port_that_comes_to_its_end_leaves_no_word_of_a_stop(tmp_path: Path) -
     program = build(made.folder, "linear", lambda _: None)
     recorded = tmp_path / "lockstep.safetensors"
     stop_file(recorded).write_text("of an earlier run")
-    assert run(program, made.folder, trace, "lockstep", recorded, "linear") is None
+    assert run(program, files_of(made.folder), trace, "lockstep", recorded, "linear") is None
     assert recorded.is_file() and read_stop(recorded) is None
 
 

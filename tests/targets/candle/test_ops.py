@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import torchport
+from torchport.capture.operations import always_draws_random_numbers
 from torchport.parity.result import Layer
 from torchport.runs.report import Report
 from torchport.targets.candle.registry import OPS
@@ -17,10 +18,12 @@ from .op_rows import TABLES, Everything
 CASES = [f"{table.name}.{row.name}" for table in TABLES for row in table.rows]
 
 NEVER_CAPTURED: dict[str, str] = {
+    "torchport.packed_rnn.default": "packed sequences have tests of their own",
+    "torchport.unpacked.default": "packed sequences have tests of their own",
     "aten.clone.default": "a copy is dropped when a graph is simplified; manifests of earlier versions have some",
     "aten.conj_physical.default": "torch.export writes it as `_conj_physical`",
 }
-"""Operations that are mapped and that no row can show, each with the reason."""
+"""Operations that are mapped and that no row can show, each with the reason, but for those that draw random numbers."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ def test_rows_with_free_sizes_hold_for_another_size(proof: Proof) -> None:
 
 
 def test_every_mapped_operation_is_captured_from_some_row(proof: Proof) -> None:
-    assert set(OPS) - proof.captured == set(NEVER_CAPTURED)
+    random = set(filter(always_draws_random_numbers, OPS))
+    assert set(OPS) - proof.captured - random == set(NEVER_CAPTURED)
 
 
 def test_names_of_rows_are_unique() -> None:

@@ -13,6 +13,7 @@ import torch
 from benchmarks.programs.crate import Crate
 from benchmarks.programs.judging import Judgement, judged
 from benchmarks.programs.making import made_by
+from torchport.errors import CaptureError
 from torchport.porting.commands import port as make_port
 from torchport.porting.port import Port
 
@@ -45,12 +46,23 @@ def made(tmp_path_factory: pytest.TempPathFactory, cargo: str) -> Made:
     return Made(sound, faults)
 
 
+def _stands_for_the_model(port: Port, inputs: tuple[torch.Tensor, ...]) -> bool:
+    """Whether the model decides at the sizes of these inputs as it did when it was captured."""
+    sizes = port.graph.bindings_of([tuple(tensor.shape) for tensor in inputs])
+    return all(condition.holds(sizes) for condition in port.graph.conditions)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_case_compiles_and_is_proven_at_every_size(made: Made, name: str) -> None:
     assert name not in made.faults, made.faults[name][1]
     port = made.crate.ports[name]
     for size in SIZES:
-        report = port.check(CASES[name].inputs(*size) if size != SIZES[0] else None, explain=False)
+        inputs = CASES[name].inputs(*size) if size != SIZES[0] else None
+        if inputs is not None and not _stands_for_the_model(port, inputs):
+            with pytest.raises(CaptureError, match="TP0208"):
+                port.check(inputs, explain=False)
+            continue
+        report = port.check(inputs, explain=False)
         assert report.passed, (size, report.status, report.stopped, report.first_divergence)
 
 

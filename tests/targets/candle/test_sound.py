@@ -80,7 +80,7 @@ def test_a_project_has_the_audio_crate_if_its_model_calls_it(tmp_path: Path) -> 
     for name, generated in projects.items():
         folder = tmp_path / name
         write_project(folder, generated, name)
-        command = [find_cargo(), "metadata", "--format-version", "1", "--locked", "--offline"]
+        command = [find_cargo(), "tree", "--quiet", "--locked", "--offline"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         manifest = tomllib.loads((folder / "Cargo.toml").read_text())

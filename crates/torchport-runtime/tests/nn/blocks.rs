@@ -140,3 +140,27 @@ fn weights_of_another_shape_and_files_that_are_cut_off_are_refused() -> Result<(
     assert!(open_weights(&file.file, DType::F32, &Device::Cpu).is_err());
     Ok(())
 }
+
+#[test]
+fn a_weight_that_the_file_says_is_transposed_is_as_the_model_has_it() -> Result<()> {
+    let weight = noise(4, &[64, 64]);
+    let stored = blocks(&weight, GgmlDType::Q8_0);
+    let dense = stored.dequantize(&Device::Cpu)?;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("weights.gguf");
+    let transposed = gguf_file::Value::Bool(true);
+    gguf_file::write(
+        &mut std::fs::File::create(&file)?,
+        &[("torchport.transposed.turned", &transposed)],
+        &[("turned", &stored), ("plain", &stored)],
+    )?;
+    let vb = open_weights(&file, DType::F32, &Device::Cpu)?;
+    let (turned, plain) = (vb.get((64, 64), "turned")?, vb.get((64, 64), "plain")?);
+    assert_eq!(plain.to_vec2::<f32>()?, dense.to_vec2::<f32>()?);
+    assert_eq!(turned.to_vec2::<f32>()?, dense.t()?.to_vec2::<f32>()?);
+    assert!(matches!(
+        Weight::load((64, 64), "turned", &vb)?,
+        Weight::Dense(_)
+    ));
+    Ok(())
+}

@@ -211,7 +211,7 @@ class Config:
         for name, tensors in self.graph.bound.items():
             found.setdefault(_word(name), []).extend(tensors)
         if self.literals:
-            values = ", ".join(dict.fromkeys(f"{number.value:.6g}" for number in self.literals))
+            values = ", ".join(dict.fromkeys(f"{float(number.value):.6g}" for number in self.literals))
             for name in dict.fromkeys(self._boundary.values()):
                 found.setdefault(name, []).append(f"the literals {values}")
         return {name: why for name, why in found.items() if name in self._read}

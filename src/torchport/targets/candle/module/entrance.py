@@ -5,7 +5,7 @@ The program holds its inputs against the table in `main.rs` before; who calls th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torchport.capture import graph as g
 from torchport.capture import operations
@@ -39,9 +39,9 @@ def guard_entrance(e: Emitter) -> None:
                 e.write(code("ops::expect_length({}, {}, {})?;", name, axis, e.slot(size, None)))
     for symbol in e.graph.symbols:
         if symbol.low > 1:
-            e.write(_ensured(e, g.Sym(symbol.name), ">=", symbol.low))
+            e.write(_ensured([_relation(e, g.Sym(symbol.name), ">=", symbol.low)]))
         if symbol.high is not None:
-            e.write(_ensured(e, g.Sym(symbol.name), "<=", symbol.high))
+            e.write(_ensured([_relation(e, g.Sym(symbol.name), "<=", symbol.high)]))
     for condition in e.graph.conditions:
         if not condition.is_limit:
             _write_condition(e, condition)
@@ -49,7 +49,8 @@ def guard_entrance(e: Emitter) -> None:
 
 def _write_condition(e: Emitter, condition: g.Condition) -> None:
     try:
-        e.write(_ensured(e, condition.left, condition.relation, condition.right))
+        relations = [_relation(e, one.left, one.relation, one.right) for one in condition.alternatives]
+        e.write(_ensured(relations))
     except Unsupported as unsupported:
         reason = f"the port stands for the model where {condition}: {unsupported}".replace('"', "'")
         layer = e.graph.root.class_name
@@ -57,10 +58,15 @@ def _write_condition(e: Emitter, condition: g.Condition) -> None:
         e.write(code("// TODO(torchport): {}", reason), code('torchport_runtime::todo("{}")?;', reason))
 
 
-def _ensured(e: Emitter, left: g.Dim, relation: str, right: g.Dim) -> Code:
+def _ensured(relations: Sequence[Code]) -> Code:
+    """A line that refuses inputs of which no relation is so."""
+    return code(f"ensure!({' || '.join('{}' for _ in relations)});", *relations)
+
+
+def _relation(e: Emitter, left: g.Dim, relation: str, right: g.Dim) -> Code:
     is_signed = any((isinstance(dim, int) and dim < 0) or _is_signed(dim) for dim in (left, right))
     kind = "i64" if is_signed else "usize"
-    return code("ensure!({} {} {});", number(e, left, None, kind), relation, number(e, right, None, kind))
+    return code("{} {} {}", number(e, left, None, kind), relation, number(e, right, None, kind))
 
 
 def _is_signed(dim: g.Dim) -> bool:

@@ -9,7 +9,7 @@ use torchport_runtime::{
 };
 
 /// Sizes that are not here are fixed: what follows from them is not known.
-/// `out_features` is fixed: the literals 2, 3 may follow from it.
+/// `out_features` is fixed: the literals 2, 3, 224 may follow from it.
 #[derive(Debug, Clone, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -274,7 +274,7 @@ pub struct ResNet {
 impl ResNet {
     pub fn new(cfg: &Config, vb: VarBuilder) -> Result<Self> {
         if cfg.out_features != 1000 {
-            candle::bail!("`out_features` is 1000 in this port: nothing says what becomes of the literals 2, 3 with another");
+            candle::bail!("`out_features` is 1000 in this port: nothing says what becomes of the literals 2, 3, 224 with another");
         }
         Ok(Self {
             conv1: nn::conv2d_no_bias(
