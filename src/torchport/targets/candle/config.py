@@ -198,7 +198,7 @@ class Config:
         """Whether a literal may follow from the model's first or last size for all that is known."""
         role = (number.role or "").split()
         is_free = number.place is None and not _IN_SHAPES.intersection(role[:1])
-        return is_free and number.value not in _OF_NO_SIZE
+        return is_free and not isinstance(number.value, str) and number.value not in _OF_NO_SIZE
 
     @property
     def fixed(self) -> dict[str, list[str]]:
@@ -211,7 +211,7 @@ class Config:
         for name, tensors in self.graph.bound.items():
             found.setdefault(_word(name), []).extend(tensors)
         if self.literals:
-            values = ", ".join(dict.fromkeys(f"{float(number.value):.6g}" for number in self.literals))
+            values = ", ".join(dict.fromkeys(f"{number.value:.6g}" for number in self.literals))
             for name in dict.fromkeys(self._boundary.values()):
                 found.setdefault(name, []).append(f"the literals {values}")
         return {name: why for name, why in found.items() if name in self._read}
