@@ -13,6 +13,7 @@ import torch
 from benchmarks.programs.crate import Crate
 from benchmarks.programs.judging import Judgement, judged
 from benchmarks.programs.making import made_by
+from torchport.capture.eager import tensors
 from torchport.errors import CaptureError
 from torchport.porting.commands import port as make_port
 from torchport.porting.port import Port
@@ -48,7 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, cargo: str) -> Made:
 
 def _stands_for_the_model(port: Port, inputs: tuple[torch.Tensor, ...]) -> bool:
     """Whether the model decides at the sizes of these inputs as it did when it was captured."""
-    sizes = port.graph.bindings_of([tuple(tensor.shape) for tensor in inputs])
+    sizes = port.graph.bindings_of([tuple(tensor.shape) for tensor in tensors(inputs)])
     return all(condition.holds(sizes) for condition in port.graph.conditions)
 
 
